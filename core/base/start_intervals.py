@@ -153,7 +153,10 @@ class Calibration:
         """
         begin = max(now, not_before)
         group = kind, lead_class(expected - begin)
-        return self._around(expected, begin, group) if self._is_trusted(group) else None
+        judged = [e.held for e in self.errors.get(group, ()) if e.held is not None]
+        held = sum(judged) + TRUST * (1.0 - MISSES)
+        is_trusted = held >= LEAST_HELD * (len(judged) + TRUST)
+        return self._around(expected, begin, group) if is_trusted else None
 
     def promise(self, expected: float, now: float, kind: str, not_before: float = 0.0) -> Promise:
         """An expected start with its interval, shown or not, to be remembered."""
@@ -211,12 +214,6 @@ class Calibration:
     def _of_burst(self, group: Group, burst: str) -> StartError | None:
         """The error of a burst that is remembered in a class."""
         return next((e for e in reversed(self.errors.get(group, ())) if e.burst == burst), None)
-
-    def _is_trusted(self, group: Group) -> bool:
-        """Test for a class whose intervals have held."""
-        judged = [e.held for e in self.errors.get(group, ()) if e.held is not None]
-        held = sum(judged) + TRUST * (1.0 - MISSES)
-        return held >= LEAST_HELD * (len(judged) + TRUST)
 
     def _around(self, expected: float, begin: float, group: Group) -> Interval | None:
         """Interval of a start that is expected so, and cannot be before the begin."""

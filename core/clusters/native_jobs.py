@@ -97,15 +97,13 @@ def _known_as(state: State, name: str, entry: NativeJob) -> str | None:
     living = state.native.jobs.get(name, {}).get(entry.id)
     if living is not None:
         return living
-    records = (state.jobs[job] for job in reversed(state.ended))
-    return next((r.id for r in records if _was_cancelled(r, name, entry.id)), None)
-
-
-def _was_cancelled(record: JobRecord, name: str, there: str) -> bool:
-    """Whether this job of theirs was ended here: while it waited, or once it had been placed."""
-    ended_here = record.state is JobState.CANCELLED and record.reason != CANCELLED_THERE
-    is_that = (record.origin, record.foreign) == (name, there)
-    return is_that and (ended_here or bool(record.cancelled_by))
+    for record in (state.jobs[job] for job in reversed(state.ended)):
+        # while it waited, or once it had been placed
+        ended_here = record.state is JobState.CANCELLED and record.reason != CANCELLED_THERE
+        is_that = (record.origin, record.foreign) == (name, entry.id)
+        if is_that and (ended_here or record.cancelled_by):
+            return record.id
+    return None
 
 
 def _fields(name: str, entry: NativeJob) -> dict[str, Any]:

@@ -197,7 +197,8 @@ def taken_over(
     if not known or hello.cluster in state.presence.unreconciled:
         return ()
     forget_orders(state, hello.cluster)
-    siblings.all_gone(state, hello.cluster, now)
+    for record in list(state.placed_records()):
+        siblings.gone(state, hello.cluster, record.id, record.attempt, now)
     lost = after_restore.missing_parts(state, hello, DETAIL)
     jobs = ",".join(dict.fromkeys(part.job for part in lost))
     state.log("executor_state_lost", level="warning", cluster=hello.cluster, jobs=jobs)

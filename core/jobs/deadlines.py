@@ -105,10 +105,6 @@ def end_due(state: State, now: float) -> None:
     if not state.presence.unreconciled:  # They may run, and the store not know of it yet.
         for job in state.deadlines.take(now - TOLERANCE_S):
             _end(state, state.jobs[job], now)
-    _wake(state, now)
-
-
-def _wake(state: State, now: float) -> None:
     due = state.deadlines.queue[0][0] if state.deadlines.queue else None
     if due is not None and (due != state.deadlines.due or due < now):
         state.out.append(Wake(at=due + WAKE_S))

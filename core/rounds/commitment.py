@@ -10,7 +10,6 @@ from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.sharing import limits
-from coalloc.core.starts import further_queues
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
@@ -44,12 +43,6 @@ def start_now(state: State, current: RoundState, plan: Plan, now: float) -> None
             started.append(record.id)
     if started:
         _count_passed_over(state, current, started, now)
-
-
-def queue_up(state: State, current: RoundState, plan: Plan, now: float) -> None:
-    """Send what the final plan has later into the queues of clusters where others go first."""
-    queueing.queue_up(state, current, plan, now)
-    further_queues.send(state, current.snapshot, plan, now)
 
 
 def _superseded(state: State, current: RoundState, job: str, why: str) -> None:

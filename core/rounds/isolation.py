@@ -14,7 +14,7 @@ daemon starts again. Where nothing else waits, `plain` starts it, and no other p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from coalloc.core.base.round_control import Aside, Isolation
 from coalloc.core.base.state import RoundState, State
@@ -29,13 +29,6 @@ MOST_ATTEMPTS = 16
 MOST_S = 30.0
 """No attempt begins later in a round, seconds."""
 SET_ASIDE = "set_aside"
-
-
-def first_attempt(state: State, current: RoundState, named: Collection[str], why: str) -> bool:
-    """Begin to look for the jobs with which the round's policy failed; False if it is no use."""
-    queue = [job.id for job in current.snapshot.queue]
-    current.search = Isolation(queue=queue, why=why, attempts=current.attempts)
-    return current.search.begin(named)
 
 
 def may_go_on(current: RoundState, search: Isolation, now: float) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
-from coalloc.core.base.round_control import OPERATOR
+from coalloc.core.base.round_control import OPERATOR, Isolation
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.base.state_tables import Outlook
 from coalloc.core.clusters import presence
@@ -26,6 +26,8 @@ from coalloc.core.rounds import commitment as committing
 from coalloc.core.rounds import dispatch, snapshots
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.sharing import limits
+from coalloc.core.starts import further_queues
+from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.placements import NOW_S
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.history import NO_HISTORY
@@ -47,7 +49,7 @@ def begin_if_due(state: State, now: float) -> None:
         return
     trigger, policy = state.rounds.take(now)
     aside = isolating.still_aside(state, now)
-    limits.hold_back(state, now)
+    state.findings.limited = limits.held_back(state, now)
     snapshot = snapshots.snapshot(
         state, now, held=False, without=aside.union(state.findings.limited)
     )
@@ -123,7 +125,8 @@ def solved(state: State, event: Solved, now: float) -> None:
     told = twins.once(state, current.snapshot, event.plan)
     plan = deadlines.in_time(state, told, now)
     committing.start_now(state, current, plan, now)
-    committing.queue_up(state, current, plan, now)
+    queueing.queue_up(state, current, plan, now)
+    further_queues.send(state, current.snapshot, plan, now)
     committing.fill(state, current, plan, now)
     _look_ahead(state, current, plan)
     dispatch.adopt(state, plan, current, now)
@@ -133,18 +136,13 @@ def solved(state: State, event: Solved, now: float) -> None:
     body = write_plan(told)
     state.schedule.plan, state.schedule.time = told, current.started
     state.out.append(SavePlan(round=current.number, time=now, body=body))
-    _keep_notes(state, event.plan)
-    summary = {key: body[key] for key in ("policy", "status", "objective")}
-    state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
-    _finish(state, current, told, event.solve_s, now)
-
-
-def _keep_notes(state: State, plan: Plan) -> None:
-    """Remember what a policy wants to know in its next round; a plan without notes keeps them."""
-    notes = plan.stats.get(NOTES)
+    notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
     if isinstance(notes, Mapping) and notes != state.learning.notes.get(plan.policy):
         state.learning.notes[plan.policy] = notes
         state.out.append(SaveNotes(policy=plan.policy, notes=notes))
+    summary = {key: body[key] for key in ("policy", "status", "objective")}
+    state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
+    _finish(state, current, told, event.solve_s, now)
 
 
 def failed(state: State, event: SolveFailed, now: float) -> None:
@@ -157,7 +155,9 @@ def failed(state: State, event: SolveFailed, now: float) -> None:
         state.rounds.overran(event.policy, len(current.snapshot.queue), now)
     elif current.search is None:
         current.why = event.why
-        goes_on = isolating.first_attempt(state, current, event.jobs, event.why)
+        queue = [job.id for job in current.snapshot.queue]
+        current.search = Isolation(queue=queue, why=event.why, attempts=current.attempts)
+        goes_on = current.search.begin(event.jobs)
     else:
         goes_on = current.search.failed(event.jobs)
     if not (goes_on and _attempt(state, current, now)):

@@ -61,22 +61,22 @@ def least_of(state: State, job: Job) -> tuple[int, float]:
     return slots, job.chunk_s if isinstance(job, DivisibleJob) else 0.0
 
 
-def hold_back(state: State, now: float) -> None:
-    """Note the waiting jobs that limits hold now; the greatest weights ask for room first."""
-    state.findings.limited = held_back(state, now)
-
-
 def held_back(state: State, now: float, *, of_site: bool = True) -> dict[str, str]:
     """The waiting jobs that limits hold now, each with the limit in words.
 
-    `of_site`: with the limits of users and projects, not only the throttles of arrays.
+    The greatest weights ask for room first. `of_site`: with the limits of users and projects, not
+    only the throttles of arrays.
     """
     held: dict[str, str] = {}
     of_site = of_site and state.sharing.tree.has_limits
     if not of_site and not state.marked.throttled:
         return held
     book = LimitBook(state, now, of_site=of_site)
-    for record in _in_turn(state, now):
+    pending = [r for r in state.waiting_records() if r.state is JobState.PENDING]
+    if is_on(state):  # by falling effective weight
+        rows = sorted(factors(state, pending, now), key=lambda row: -row[1].weight)
+        pending = [record for record, _ in rows]
+    for record in pending:
         if record.id in state.composites or not (of_site or record.throttle):
             continue
         procs, seconds = least_of(state, record.job)
@@ -93,15 +93,6 @@ def _may_start(state: State, record: JobRecord, now: float) -> bool:
     if record.not_before > now or record.opens(now) > now or record.id in state.findings.aside:
         return False
     return not open_needs(state, record)
-
-
-def _in_turn(state: State, now: float) -> list[JobRecord]:
-    """Pending jobs by falling effective weight, then by arrival."""
-    pending = [r for r in state.waiting_records() if r.state is JobState.PENDING]
-    if not is_on(state):
-        return pending
-    rows = sorted(factors(state, pending, now), key=lambda row: -row[1].weight)
-    return [record for record, _ in rows]
 
 
 def _no_allotment(book: LimitBook, record: JobRecord) -> str:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from coalloc.core.base.plan_order import Precedence
 from coalloc.core.base.projects import OTHERS, Factors, Lead, ProjectTree, within
@@ -149,23 +150,6 @@ def share_of(tree: ProjectTree, project: str) -> float:
     return tree.shares.get(project, tree.shares[OTHERS])
 
 
-def leads_of(
-    state: State, waiting: Collection[ProjectUser], slots: int, now: float
-) -> dict[ProjectUser, tuple[Lead, ...]]:
-    """Leads of owners who have jobs waiting, at so many slots of all clusters."""
-    if not slots or not state.settings.priority.shares:
-        return {}
-    levels = _levels(state, waiting, slots, now)
-    least: dict[tuple[str, ...], float] = {}
-    for rows in levels.values():
-        for above, lead in rows:
-            least[above] = min(least.get(above, lead.seconds), lead.seconds)
-    return {
-        owner: tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
-        for owner, rows in levels.items()
-    }
-
-
 @dataclass(slots=True)
 class Turns:
     """Factors of waiting jobs, one after the other: each behind its project's earlier ones."""
@@ -185,8 +169,17 @@ class Turns:
         """Count these owners among those who have jobs waiting."""
         self.owners.update(owners)
         self.slots = capacity(self.state)
-        self.leads = leads_of(self.state, self.owners, self.slots, self.now)
         self.most = {owner: self.state.sharing.tree.max_weight(*owner) for owner in self.owners}
+        if not self.slots or not self.state.settings.priority.shares:
+            return
+        levels = _levels(self.state, self.owners, self.slots, self.now)
+        least: dict[tuple[str, ...], float] = {}
+        for above, lead in chain.from_iterable(levels.values()):
+            least[above] = min(least.get(above, lead.seconds), lead.seconds)
+        self.leads = {
+            owner: tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
+            for owner, rows in levels.items()
+        }
 
     def precedence(self, record: JobRecord) -> Precedence:
         """The place of a job behind those before it."""

@@ -226,12 +226,6 @@ def still_waits(
         state.index(replace(record, parts=parts))
 
 
-def open_due(state: State, now: float) -> None:
-    """Open the parts of jobs over several clusters whose time has come."""
-    for record, parts in list(meetings.due(state, now)):
-        hasten(state, record, parts, now)
-
-
 def hasten(state: State, record: JobRecord, those: Collection[PartRecord], now: float) -> JobRecord:
     """Let those parts that were put off take their turn; returns the job as it is now."""
     put_off = [part for part in those if part.is_put_off]

@@ -17,7 +17,7 @@ from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.workflows import settle, task_ended
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import packs, rivals, siblings
-from coalloc.core.starts.waits import due, overdue, remember_late
+from coalloc.core.starts.waits import due, overdue, remember
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import StartConfig
 from coalloc.model.sites.parts import (
@@ -63,8 +63,9 @@ def give_back(
         return
     text = f"{cluster}: {detail or reason or 'refused'}"
     idle = negotiating.idle_node_s(state, record, now)
-    if reason == NOT_GRANTED:
-        remember_late(state, record, now)
+    ungranted = (part for part in record.parts if part.granted is None and part.asked < now)
+    for part in ungranted if reason == NOT_GRANTED else ():
+        remember(state, part, now - part.asked)  # at least
     is_behind = reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}
     if reason == negotiating.OTHERS_FIRST:
         text = f"other jobs of {cluster} go first"

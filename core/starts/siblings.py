@@ -130,12 +130,6 @@ def gone(state: State, cluster: str, job: str, attempt: int, now: float) -> None
         state.put(replace(record, dropped={**record.dropped, cluster: again}))
 
 
-def all_gone(state: State, cluster: str, now: float) -> None:
-    """The same of all siblings in a cluster whose executor does not know any."""
-    for record in list(state.placed_records()):
-        gone(state, cluster, record.id, record.attempt, now)
-
-
 def leave(state: State, cluster: str, now: float) -> None:
     """Take the jobs that only wait out of the queue of a cluster that gets no new work."""
     for record in list(state.placed_records()):

@@ -136,13 +136,6 @@ def remember(state: State, part: PartRecord, waited_s: float) -> None:
     state.out.append(SaveMeta(key=f"{WAITS_KEY}{part.cluster}", value=json.dumps(waits)))
 
 
-def remember_late(state: State, record: JobRecord, now: float) -> None:
-    """Keep how long the claims of an attempt that is given up have waited, at least."""
-    for part in record.parts:
-        if part.granted is None and part.asked < now:
-            remember(state, part, now - part.asked)
-
-
 def kept_waits(text: str) -> tuple[ClaimWait, ...]:
     """The waits of one cluster, as the store has them."""
     return tuple(ClaimWait(*fields) for fields in json.loads(text))
