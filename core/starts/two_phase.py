@@ -39,8 +39,8 @@ from coalloc.core.starts.waits import due
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState
-from coalloc.model.values import replace
+from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState, PartStatus
+from coalloc.model.values import fields_of, replace
 
 
 def prepare(state: State, record: JobRecord, now: float) -> None:
@@ -150,20 +150,12 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     is_other = nodes != part.nodes
     changed = replace(
         part,
-        state=report.state,
+        **fields_of(report, PartStatus),
         nodes=nodes,
         slots=slots_on([state.clusters[cluster]], record.job, nodes)
         if is_other or (record.pack and report.started is not None)
         else part.slots,
         granted=now if part.granted is None and step in HOLDS_NODES else part.granted,
-        expected=report.expected,
-        exit_code=report.exit_code,
-        started=report.started,
-        ended=report.ended,
-        reason=report.reason,
-        detail=report.detail,
-        cpu_s=report.cpu_s,
-        max_rss_mb=report.max_rss_mb,
     )
     parts = tuple(changed if p is part else p for p in record.parts)
     record = replace(record, parts=parts)
