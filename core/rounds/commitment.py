@@ -37,7 +37,7 @@ def start_now(state: State, current: RoundState, plan: Plan, now: float) -> None
         if why:
             _superseded(state, current, record.id, why)
             continue
-        chosen = rule.start(record, placement)
+        chosen = rule.begin(record, placement)
         if chosen is not None:
             current.count(chosen)
             started.append(record.id)

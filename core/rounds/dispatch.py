@@ -22,7 +22,6 @@ from coalloc.core.jobs.occupation import occupation
 from coalloc.core.rounds.filling import Filling
 from coalloc.core.rounds.turn import Turn, starts_jobs, waits
 from coalloc.core.sharing.priority import is_on
-from coalloc.core.starts.start_rule import StartRule
 from coalloc.core.starts.waits import has_share, is_crowded, is_shared
 from coalloc.model.plan import Plan
 
@@ -83,7 +82,7 @@ def carry_on(state: State, now: float) -> bool:
         return False
     if ripe and any(is_crowded(state, name) for name in state.clusters):
         state.rounds.happened("job_finished")  # What has no node yet takes its turn there.
-    turn = Turn(state, order, now, StartRule(state, now, order.policy, order.round, ()))
+    turn = Turn(state, order, now)
     fronts = {node: _fronts(state, order, node) for node in freed}
     todo = {entry for each in fronts.values() for entry in each}
     for entry in ripe:
@@ -121,8 +120,8 @@ def _asks(
     state, order, quick = turn.state, turn.order, starts_jobs(turn.state)
     more = state.pending.jobs > 0 or not order.is_whole
     for node, entries in fronts.items() if has_ended else ():
-        turn.rule.view.see((node,))
-        is_left = not quick or turn.rule.view.free.get(node, 0) > 0
+        turn.view.see((node,))
+        is_left = not quick or turn.view.free.get(node, 0) > 0
         is_kept = quick and node in turn.kept
         of_jobs = any(not task for _, task in entries)
         if is_left and not is_kept and (of_jobs or (more and not entries)):

@@ -86,7 +86,7 @@ class Filling:
 
     def _look(self) -> bool:
         """Find the nodes with free slots; whether there are any."""
-        view, clusters, self._free = self.turn.rule.view, self.turn.state.clusters, {}
+        view, clusters, self._free = self.turn.view, self.turn.state.clusters, {}
         view.see(self._nodes)
         for name in self._nodes:
             cluster = view.cluster_of.get(name, "")
@@ -130,13 +130,13 @@ class Filling:
         slots = self._spare(job, node.name, end, before)
         if not slots or job.shape == ONE_SLOT:
             return min(slots, procs_on(job, node, job.shape))
-        room = self.turn.rule.view.room(node.name)._replace(slots=slots)
+        room = self.turn.view.room(node.name)._replace(slots=slots)
         return most_procs(job.shape, job.memory_mb_per_proc, node, room)
 
     def _spare(self, job: RigidJob, node: str, end: float, before: Precedence | None) -> int:
         """Free slots of a node that no planned start before `end` needs."""
         state, order, now = self.turn.state, self.turn.order, self.turn.now
-        free = self.turn.rule.view.free[node]
+        free = self.turn.view.free[node]
         starts = []
         for entry in filter(lambda entry: waits(state, entry), order.fronts(node)):
             start, place = order.placements[entry].start, order.precedence.get(entry[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import isfinite
 
 from coalloc.core.base.composites import WorkflowState
@@ -37,16 +36,13 @@ def waits(state: State, entry: Entry) -> bool:
     return isinstance(flow, WorkflowState) and task in flow.open
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(StartRule):
     """The starts of one turn along the plan."""
 
-    state: State
-    order: PlanOrder
-    now: float
-    rule: StartRule
-    kept: set[str] = field(default_factory=set)
-    """Nodes that wait for others, so that what comes next there can start."""
+    def __init__(self, state: State, order: PlanOrder, now: float) -> None:
+        super().__init__(state, now, order.policy, order.round, ())
+        self.order, self.kept = order, set[str]()
+        """And nodes that wait for others, so that what comes next there can start."""
 
     def line(self, count: int) -> list[str]:
         """The first jobs of the plan's order that wait."""
@@ -58,7 +54,7 @@ class Turn:
         record = startable(state, placement, now)
         if record is None or entry[0] in state.findings.aside:
             return False
-        self.rule.view.see(placement.nodes)
+        self.view.see(placement.nodes)
         end = now + placement.end - placement.start
         if not entry[1]:
             if max(record.opens(now), delayed(state, record)) > now:
@@ -68,15 +64,15 @@ class Turn:
             placement = replace(placement, start=now, end=end)
             end = max(end, now + (record.run_limit or 0.0))
         is_kept = self._is_reserved(record, placement, end)
-        if is_kept or self.rule.obstacle(record, placement, end):
+        if is_kept or self.obstacle(record, placement, end):
             self.kept.update(placement.nodes)
             return False
-        if entry[1] and (arrives := _arrival(state, placement, self.rule.view, now)) > now:
+        if entry[1] and (arrives := _arrival(state, placement, self.view, now)) > now:
             if isfinite(arrives):
                 state.schedule.later[entry] = arrives
                 state.out.append(Wake(at=arrives))
             return False
-        if self.rule.start(record, placement) is None:
+        if self.begin(record, placement) is None:
             return False
         state.schedule.begun += 1
         if state.round is not None:
@@ -94,7 +90,7 @@ class Turn:
 
         The plan has it after such a time; what starts earlier must end before it.
         """
-        cluster_of, clusters = self.rule.view.cluster_of, self.state.clusters
+        cluster_of, clusters = self.view.cluster_of, self.state.clusters
         kept = [each for node in placement.nodes for each in self.order.kept.get(node, ())]
         for name in dict.fromkeys(cluster_of[n] for n in placement.nodes if n in cluster_of):
             reading = clusters[name].reading

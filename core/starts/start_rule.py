@@ -43,7 +43,7 @@ class StartRule(Commitment):
             why = "one of its nodes is reserved for others"
         return why
 
-    def start(self, record: JobRecord, placement: Placement) -> JobRecord | None:
+    def begin(self, record: JobRecord, placement: Placement) -> JobRecord | None:
         """Start what no obstacle keeps, unless its deadline, a limit or others' turns do."""
         state, now = self.state, self.now
         placement = queueing.gathered(self, record, placement)
