@@ -18,7 +18,7 @@ from coalloc.daemon.access.enrolment import opened_access
 from coalloc.daemon.access.own_clusters import with_own
 from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
-from coalloc.daemon.effects import Effects, tell
+from coalloc.daemon.effects import carry_out, costed, tell
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.monitoring.notify import Notifier
@@ -107,13 +107,19 @@ def assembled(
         loop,
         log,
         time.time,
-        carry_out=lambda effects, now: carrier.carry_out(effects, now),
+        carry_out=lambda effects, now: carry_out(service, effects, now),
         refuse=replies.send,
     )
     writer.on_commit = metrics.histogram["coalloc_store_commit_seconds"].observe
     planner = RoundPlanner(solver, loop.offer)
     planner.rounds = config.rounds
-    sources = Sources(state=core.state, store=store, caller=owner, health=lambda: service.health())
+    sources = Sources(
+        state=core.state,
+        store=store,
+        caller=owner,
+        health=lambda: service.health(),
+        costs=lambda: planner.costs.newest,
+    )
     service = Service(
         config=config,
         log=log,
@@ -140,8 +146,8 @@ def assembled(
         streams=Streams(partial(find_job, sources), core.state, told, loop, replies, server.answer),
         waiters=Waiters(partial(whole_of, sources), server.answer, replies.send),
     )
-    requests, carrier = Requests(service), Effects(service)
-    planner.costs.on_found = carrier.costed
+    requests = Requests(service)
+    planner.costs.on_found = partial(costed, service)
     return service
 
 

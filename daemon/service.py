@@ -32,7 +32,7 @@ from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.monitoring.notify import Notifier
 from coalloc.daemon.monitoring.user_mail import UserMail
 from coalloc.daemon.outbox import Delivery
-from coalloc.daemon.queries.answers import Health, Sources
+from coalloc.daemon.queries.answers import Sources
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies
@@ -43,7 +43,7 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
-from coalloc.wire.answers import SolverStatus
+from coalloc.wire.answers import Health, SolverStatus
 from coalloc.wire.server import Server
 
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
@@ -148,12 +148,11 @@ class Service:
         disk = disk_of(self.store.path.parent)
         return Health(
             writable=self.writer.is_writable,
-            faults=self.server.faults,
+            faults=dict(self.server.faults),
             orders_waiting=self.delivery.waiting(),
             solver=SolverStatus(is_warm=self.solver.is_warm, **self.solver.progress()),
             version=coalloc.__version__,
             began=self.began,
             policy=self.config.rounds.policy,
             disk_free_bytes=None if disk is None else disk[1],
-            costs=self.planner.costs.newest,
         )

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from msgspec import Struct, field
-from msgspec.structs import asdict
+from msgspec import Struct
 
 from coalloc.core.base.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.base.composites import flow_of, named
@@ -27,11 +26,12 @@ from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.values import replace
+from coalloc.model.values import fields_of, replace
 from coalloc.wire.answers import (
     Answer,
     Event,
     EventsAnswer,
+    Health,
     LastRound,
     NewestPlan,
     NodesAnswer,
@@ -41,7 +41,6 @@ from coalloc.wire.answers import (
     ServiceStatus,
     ShowAnswer,
     SnapshotAnswer,
-    SolverStatus,
 )
 from coalloc.wire.frames import PROTOCOL
 from coalloc.wire.job_rows import JobDetails
@@ -62,20 +61,6 @@ ROWS_AT_ONCE = 2_000
 JOB_ID = re.compile(r"\d{1,18}(_(\d{1,18}|\[[-0-9,:%]+\]))?")
 
 
-class Health(Struct, frozen=True, kw_only=True):
-    """Figures of the service that its core does not know; as in `ServiceStatus`."""
-
-    writable: bool = True
-    faults: Mapping[str, int] = field(default_factory=dict)
-    orders_waiting: Mapping[str, int] = field(default_factory=dict)
-    solver: SolverStatus = field(default_factory=SolverStatus)
-    version: str = ""
-    began: float | None = None
-    policy: str = ""
-    disk_free_bytes: int | None = None
-    costs: RuleCostsRow | None = None
-
-
 class Sources(Struct, frozen=True, kw_only=True):
     """Sources of answers."""
 
@@ -85,6 +70,8 @@ class Sources(Struct, frozen=True, kw_only=True):
     """Who asks."""
     health: Callable[[], Health]
     """Figures of the service itself."""
+    costs: Callable[[], RuleCostsRow | None] = lambda: None
+    """Of the site's rules, in the newest round for which they were computed."""
 
 
 def find_job(sources: Sources, job: str) -> JobRecord:
@@ -228,7 +215,7 @@ def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
         running=job_views.running_rows(state, now),
         proc_gbps=job_views.proc_gbps(state),
         rules=tuple(snapshots.rules_of(state)),
-        rule_costs=sources.health().costs,
+        rule_costs=sources.costs(),
         time=now,
     )
 
@@ -265,8 +252,7 @@ def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
 
 
 def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
-    state, known = sources.state, asdict(sources.health())
-    del known["costs"]  # of the plan
+    state = sources.state
     flows = sum(state.jobs[flow].is_waiting for flow in state.composites)
     return ServiceStatus(
         time=now,
@@ -278,7 +264,7 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
         waiting=flows + len(state.waiting) - len(state.composites) + state.pending.behind,
         placed=len(state.placed),
         clusters={name: c.connected for name, c in state.clusters.items()},
-        **known,
+        **fields_of(sources.health(), Health),
         last_round=None if state.schedule.plan is None else _last_round(state, state.schedule.plan),
         read_age_s={
             name: now - c.read_at for name, c in state.clusters.items() if c.reading is not None

@@ -23,13 +23,14 @@ from coalloc.core.executor.machine import ExecutorCore, ExecutorState
 from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered, array_of
+from coalloc.daemon.queries.answers import ANSWERS, Sources, answered, array_of
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import LASTING, carry_out, migrate
 from coalloc.daemon.store.sqlite import Store
 from coalloc.executor.parts import spec_of
 from coalloc.model.settings import AccessConfig, ClusterConfig, Config
+from coalloc.wire.answers import Health
 from coalloc.wire.codec import (
     COMMANDS,
     FROM_EXECUTOR,

@@ -14,9 +14,10 @@ from coalloc.core.base.requests import Cancel, RequestError
 from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs import arrays
 from coalloc.daemon.queries import answers
-from coalloc.daemon.queries.answers import Health, Sources, answered
+from coalloc.daemon.queries.answers import Sources, answered
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.formats.nodeset import fold_in_order
+from coalloc.wire.answers import Health
 from coalloc.wire.client import AnswerFrame
 from coalloc.wire.frames import encode_answer
 from tests.support.core_site import Site
