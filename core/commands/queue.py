@@ -13,7 +13,6 @@ from coalloc.core.base.requests import (
     Cancel,
     CommandAnswer,
     Done,
-    Hold,
     Release,
     RequestError,
     SetPriority,
@@ -296,14 +295,9 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> Comma
     return Done(body={"jobs": [record.id for record in living]})
 
 
-def hold(state: State, event: Requested, command: Hold, now: float) -> CommandAnswer:
-    """Keep waiting jobs from being planned."""
-    return _switch(state, event, command.job, now, JobState.HELD)
-
-
 def release(state: State, event: Requested, command: Release, now: float) -> CommandAnswer:
     """Let held jobs be planned."""
-    answer = _switch(state, event, command.job, now, JobState.PENDING)
+    answer = switch(state, event, command.job, now, JobState.PENDING)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     if command.job in state.composites:
         state.rounds.want("released")
@@ -330,7 +324,8 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
     return Done(body={"jobs": [record.id for record in waiting]})
 
 
-def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
+def switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
+    """Keep waiting jobs from being planned, or let them be."""
     old, kind = SWITCHES[new]
     chosen = chosen_jobs(state, event, job, now)
     if any(record.flow for record in chosen):
