@@ -203,7 +203,7 @@ class PartSpec(JobPart, frozen=True, kw_only=True):
 
 
 class PartStatus(Struct, frozen=True, kw_only=True):
-    """How a part is, or how it has ended."""
+    """State of a part, or its end."""
 
     state: PartState
     """``waiting`` (in the batch system's queue), ``preparing``, ``ready``, ``running`` (without
