@@ -17,7 +17,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping, part_fields, spans
+from coalloc.core.base.composites import (
+    ChunkPool,
+    Flow,
+    WorkflowState,
+    is_stopping,
+    part_fields,
+    spans,
+)
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
@@ -127,7 +134,7 @@ def task_ended(state: State, record: JobRecord, now: float) -> None:
     settle(state, flow, now)
 
 
-def _first_failure(state: State, flow: WorkflowState | ChunkPool) -> tuple[str, str]:
+def _first_failure(state: State, flow: Flow) -> tuple[str, str]:
     failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
     first = min(failed, key=lambda record: record.ended or 0.0)
     which = " ".join(*part_fields(first).items())
@@ -144,7 +151,7 @@ def _is_off(state: State, record: JobRecord) -> bool:
     return off > max(rounds.task_tolerance_s, rounds.task_tolerance * record.planned)
 
 
-def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
+def settle(state: State, flow: Flow, now: float) -> None:
     """End a workflow of which nothing runs, and nothing will."""
     workflow = state.jobs[flow.id]
     if flow.placed or (flow.open and not is_stopping(workflow, flow)):
@@ -166,7 +173,7 @@ def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
     state.rounds.happened("job_finished")
 
 
-def _end_of(state: State, workflow: JobRecord, flow: WorkflowState | ChunkPool) -> JobRecord:
+def _end_of(state: State, workflow: JobRecord, flow: Flow) -> JobRecord:
     if workflow.cancelled_by:
         why = f"{workflow.cancellation.words}; {_tally(flow)}"
         return replace(workflow, state=JobState.CANCELLED, reason="cancelled", detail=why)
@@ -184,10 +191,11 @@ def _end_of(state: State, workflow: JobRecord, flow: WorkflowState | ChunkPool) 
     )
 
 
-def _tally(flow: WorkflowState | ChunkPool) -> str:
+def _tally(flow: Flow) -> str:
     if isinstance(flow, ChunkPool):
         text = f"{flow.done} of {flow.total} chunks completed"
         return f"{text}, failed: {spans(flow, flow.failed)}" if flow.failed else text
+    assert isinstance(flow, WorkflowState)
     total, done, failed = len(flow.tasks), len(flow.completed), len(flow.failed)
     text = f"{done} of {total} tasks completed"
     if failed > 1:

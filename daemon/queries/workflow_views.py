@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from coalloc.core.base.composites import ChunkPool, WorkflowState
+from coalloc.core.base.composites import ChunkPool, Flow, WorkflowState
 from coalloc.core.base.records import ENDED, PLACED, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import first_record
@@ -80,9 +80,7 @@ def piece_rows(pieces: Iterable[JobRecord]) -> tuple[PieceRow, ...]:
     )
 
 
-def occupied(
-    flow: WorkflowState | ChunkPool, state: State
-) -> tuple[dict[str, int], tuple[str, ...]]:
+def occupied(flow: Flow, state: State) -> tuple[dict[str, int], tuple[str, ...]]:
     """Nodes with processes, and clusters, that tasks or pieces occupy now."""
     nodes: dict[str, int] = {}
     clusters: dict[str, None] = {}
