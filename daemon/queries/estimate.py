@@ -35,7 +35,8 @@ async def estimated(
     """
     snapshot, record = what_if(sources, body, now)
     try:
-        plan = await planner.estimate(snapshot, policy, sources.state.learning.notes.get(policy))
+        notes = sources.state.learning.notes.get(policy)
+        plan = await planner.solve(snapshot, planner.request(policy, notes=notes))
     except Exception as error:
         raise RequestError("busy", f"no estimate: {error}") from error
     estimate = estimate_of(plan, record.id, now, sources.state.learning.calibration, snapshot)

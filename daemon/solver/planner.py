@@ -58,9 +58,9 @@ class RoundPlanner:
         began = time.monotonic()
         jobs: tuple[str, ...] = ()
         late = False
-        previous = self._previous
+        asked = self.request(effect.policy, effect.history, effect.notes)
         try:
-            plan = await self._plan(effect)
+            plan = await self._plan(effect, asked)
         except UnusablePlanError as error:
             why, jobs, late, plan = str(error), error.jobs, error.late, None
         except Exception as error:
@@ -82,15 +82,9 @@ class RoundPlanner:
             self._previous = order_of_starts(plan)
             self._offer(Solved(round=effect.round, plan=plan, solve_s=spent))
         if effect.lifted:
-            options = self._options(effect.policy)
-            await self.costs.compute(
-                effect, plan, options, previous=previous, limit_s=self.rounds.time_limit_s
-            )
+            await self.costs.compute(effect, plan, asked, self.rounds.time_limit_s)
 
-    async def _plan(self, effect: Solve) -> Plan:
-        if effect.policy == "plain" or not self._solver.is_warm:
-            return await asyncio.to_thread(plainly, effect.snapshot)
-
+    async def _plan(self, effect: Solve, asked: Request) -> Plan:
         waiting = self.rounds.commit_first_incumbent
 
         def found(body: bytes) -> None:
@@ -99,27 +93,18 @@ class RoundPlanner:
                 waiting = False
                 self._offer(IncumbentFound(round=effect.round, plan=decode_plan(body)))
 
-        return await self.solve(
-            effect.snapshot,
-            effect.policy,
-            history=effect.history,
-            notes=effect.notes,
-            on_incumbent=found,
-        )
+        return await self.solve(effect.snapshot, asked, found)
 
-    async def solve(
+    def request(
         self,
-        snapshot: Snapshot,
         policy: str,
-        *,
         history: History = NO_HISTORY,
         notes: Mapping[str, Any] | None = None,
-        on_incumbent: Callable[[bytes], None] | None = None,
-    ) -> Plan:
-        """A plan that passed the checker. Raises `UnusablePlanError` with the reason."""
-        request = Request(
+    ) -> Request:
+        """A round's request of a policy."""
+        return Request(
             policy=policy,
-            options=self._options(policy),
+            options={**guard(policy, self.rounds.passed_over_limit), **self.rounds.options},
             previous=self._previous,
             history=history,
             live=True,
@@ -127,6 +112,16 @@ class RoundPlanner:
             checked=True,
             node_entries=NODE_ENTRIES,
         )
+
+    async def solve(
+        self,
+        snapshot: Snapshot,
+        request: Request,
+        on_incumbent: Callable[[bytes], None] | None = None,
+    ) -> Plan:
+        """A plan that passed the checker. Raises `UnusablePlanError` with the reason."""
+        if request.policy == "plain" or not self._solver.is_warm:
+            return await asyncio.to_thread(plainly, snapshot)
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(encode_snapshot, snapshot)
         outcome = await self._solver.solve(
@@ -139,18 +134,6 @@ class RoundPlanner:
             return decode_plan(outcome.plan)
         except msgspec.DecodeError as error:
             raise UnusablePlanError(f"its plan cannot be read: {error}") from error
-
-    def _options(self, policy: str) -> dict[str, Any]:
-        """Options of a round; a policy takes of these what it knows."""
-        return {**guard(policy, self.rounds.passed_over_limit), **self.rounds.options}
-
-    async def estimate(
-        self, snapshot: Snapshot, policy: str, notes: Mapping[str, Any] | None = None
-    ) -> Plan:
-        """A plan for a what-if question."""
-        if not self._solver.is_warm:
-            return await asyncio.to_thread(plainly, snapshot)
-        return await self.solve(snapshot, policy, notes=notes)
 
 
 def plainly(snapshot: Snapshot) -> Plan:

@@ -54,18 +54,11 @@ class RuleCosts:
         self._offer(CostsWanted())
 
     async def compute(
-        self,
-        effect: Solve,
-        kept: Plan | None,
-        options: Mapping[str, Any],
-        *,
-        previous: tuple[str, ...],
-        limit_s: float,
+        self, effect: Solve, kept: Plan | None, asked: Request, limit_s: float
     ) -> None:
         """Compare a round's plan with those without its rules, and ask for more after a pause.
 
-        `kept` is the plan made for it with these options; None: none was. The others get `previous`
-        as it did (`coalloc.policies.base.Budget`), and `limit_s` each.
+        `kept` is the plan that it was `asked` for; None: none was made. Each has `limit_s`.
         """
         if kept is None or kept.policy != effect.policy or not self._solver.is_warm:
             # It failed, or was made while nothing was compiled: nothing to compare with.
@@ -74,24 +67,14 @@ class RuleCosts:
             self.want()
             return
         began = time.monotonic()
-        asked = Request(
-            policy=effect.policy,
-            options=dict(options),
-            previous=previous,
-            history=effect.history,
-            live=True,
-            notes=dict(effect.notes),
-            checked=True,
-            node_entries=0,
-            nice=NICE,
-        )
+        asked = replace(asked, node_entries=0, nice=NICE)
         weights = plain_weights(effect.snapshot, effect.lifted)
         rows: dict[str, RuleCostRow] = {}
         for rule, without in effect.lifted.items():
             rows[rule] = await self._compared(rule, kept, without, weights, asked, limit_s)
         row = POLICIES.get(effect.policy)
         if row is not None and NO_GUARD.keys() & options_of(row.options).keys():
-            free = replace(asked, options={**options, **NO_GUARD})
+            free = replace(asked, options={**asked.options, **NO_GUARD})
             rows[GUARD] = await self._compared(GUARD, kept, effect.snapshot, weights, free, limit_s)
         spent = time.monotonic() - began
         self.newest = RuleCostsRow(

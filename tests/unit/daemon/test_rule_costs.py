@@ -79,7 +79,9 @@ def computed(
     costs.on_found = found.append
     with monkeypatch.context() as patch:
         patch.setattr(asyncio, "sleep", sleep)
-        asyncio.run(costs.compute(ROUND, plan, {"wait_limit": 5.0}, previous=("2",), limit_s=3.0))
+        options = {"wait_limit": 5.0}
+        asked = Request(policy="auto", options=options, previous=("2",), checked=True)
+        asyncio.run(costs.compute(ROUND, plan, asked, 3.0))
     return costs, found, offered, slept
 
 
