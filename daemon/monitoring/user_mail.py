@@ -14,8 +14,7 @@ from structlog.stdlib import BoundLogger
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.access.access import TokenBucket
-from coalloc.daemon.monitoring.notices import GOOD_ENDS, notice_of
-from coalloc.daemon.monitoring.notify import Notifier, Way, mail
+from coalloc.daemon.monitoring.notify import GOOD_ENDS, Notifier, Way, mail, notice_of
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.mail import EACH_MEMBER, SHARES, is_address
 from coalloc.model.settings import NotifyConfig
