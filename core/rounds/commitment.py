@@ -9,11 +9,11 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs.dependencies import open_needs
+from coalloc.core.rounds.turn import StartRule
 from coalloc.core.sharing import limits
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
-from coalloc.core.starts.start_rule import StartRule
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 

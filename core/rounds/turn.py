@@ -1,7 +1,13 @@
-"""The starts of one turn along the plan, each beside those before it."""
+"""The rule of a start, in rounds and between, and the starts of one turn along the plan.
+
+A start fits what is free now beside what has started before it (`core.jobs.occupation`), no
+operator keeps its nodes for others, it ends by its deadline, no limit holds it, and where jobs of
+others go first it takes its turn behind them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite
 
 from coalloc.core.base.composites import WorkflowState
@@ -9,10 +15,14 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.plan_order import Entry, PlanOrder, first_of
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
+from coalloc.core.commands.reservations import is_kept_from
+from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.dependencies import delayed
-from coalloc.core.jobs.occupation import SlotsInUse
-from coalloc.core.starts.placements import startable
-from coalloc.core.starts.start_rule import StartRule
+from coalloc.core.jobs.occupation import SlotsInUse, misfit
+from coalloc.core.sharing import limits
+from coalloc.core.starts import queued_claims as queueing
+from coalloc.core.starts.free_places import FreePlaces, cheaper
+from coalloc.core.starts.placements import Commitment, place, startable
 from coalloc.model.cost import edge_delay
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import Placement
@@ -34,6 +44,51 @@ def waits(state: State, entry: Entry) -> bool:
         return record is not None and record.state is JobState.PENDING
     flow = state.composites.get(job)
     return isinstance(flow, WorkflowState) and task in flow.open
+
+
+class StartRule(Commitment):
+    """Starts of one turn along one plan, each beside those before it."""
+
+    def __init__(
+        self, state: State, now: float, policy: str, round: int, nodes: Iterable[str] | None = None
+    ) -> None:
+        super().__init__(state, now, policy, round, nodes)
+        self.places: FreePlaces | None = None
+        """Where a start may move to if that is charged less."""
+        self._between = nodes is not None
+
+    def obstacle(self, record: JobRecord, placement: Placement, until: float) -> str:
+        """Reason why a placement cannot start now and stay until then; empty if it can.
+
+        A plan knows of reservations, but its clock may have been set forward since.
+        """
+        why = misfit(placement, record, self.view)
+        state, now = self.state, self.now
+        if not why and is_kept_from(state, record.user, placement.nodes, now, until):
+            why = "one of its nodes is reserved for others"
+        return why
+
+    def begin(self, record: JobRecord, placement: Placement) -> JobRecord | None:
+        """Start what no obstacle keeps, unless its deadline, a limit or others' turns do."""
+        state, now = self.state, self.now
+        placement = queueing.gathered(self, record, placement)
+        self.view.see(placement.nodes)
+        if self.places is not None:
+            placement = cheaper(state, self.places, record, placement)
+        if deadlines.misses(record, now, placement.end - placement.start):
+            deadlines.withhold(state, record.id, self.round)
+            return None
+        asked = limits.start_of(state, record, placement)
+        if self._between and self.book.why_not(record, *asked):
+            return None  # A round looks at it again; many of these are looked at between two.
+        if limits.holds(state, self.book, record, placement, now):
+            return None
+        queued = queueing.may_wait(self, record, placement)
+        if not queued and not record.foreign and queueing.must_wait(self, placement):
+            return None  # As many claims as may wait there already, and others go first.
+        chosen = place(self, record, placement, queued=queued)
+        self.book.take(record, *asked)
+        return chosen
 
 
 class Turn(StartRule):

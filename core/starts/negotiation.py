@@ -75,10 +75,7 @@ def may_queue(state: State, clusters: Collection[str], record: JobRecord) -> boo
 def parts_to_queue(
     state: State, record: JobRecord, now: float, *, expected: float | None
 ) -> tuple[PartRecord, ...]:
-    """The parts with the time from which each may be granted.
-
-    `expected` is when the plan has them start; None: at once.
-    """
+    """The parts with when each may be granted; `expected` is their planned start, None: now."""
     names = [part.cluster for part in record.parts]
     meets = len(names) > 1 and (
         expected is not None or any(is_crowded(state, name) for name in names)

@@ -30,9 +30,10 @@ from coalloc.core.jobs import (
     occupation,
     workflows,
 )
+from coalloc.core.rounds import turn
 from coalloc.core.sharing import accounting, limit_book, limits
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts import packs, requeue, siblings, start_rule
+from coalloc.core.starts import packs, requeue, siblings
 from coalloc.core.starts import placements as placing
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts import two_phase as starting
@@ -315,7 +316,7 @@ MUTANTS: dict[str, Mutant] = {
         steps=600,
     ),
     "reserved-nodes-given-to-others": Mutant(
-        start_rule.StartRule.obstacle,
+        turn.StartRule.obstacle,
         "if not why and is_kept_from(",
         "if False and is_kept_from(",
         steps=800,
