@@ -16,7 +16,6 @@ from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import opened_access
 from coalloc.daemon.access.own_clusters import with_own
-from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import carry_out, costed, tell
 from coalloc.daemon.heartbeats import Heartbeats
@@ -29,7 +28,7 @@ from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies
 from coalloc.daemon.requests import Requests
-from coalloc.daemon.service import Service
+from coalloc.daemon.service import ClockSteps, Service
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.recall import recall

@@ -25,7 +25,6 @@ from coalloc.core.base.requests import Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.own_clusters import with_own
-from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
@@ -49,6 +48,30 @@ from coalloc.wire.server import Server
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
 
 
+STEP_S = 0.5
+"""Smaller differences between two looks are a clock that is led back gently, seconds."""
+
+
+def boot_time() -> float:
+    """Seconds since the machine was booted, sleep among them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class ClockSteps:
+    """Tells by how much the clock was set between two looks, against one that nobody sets."""
+
+    def __init__(self, steady: Callable[[], float] = boot_time) -> None:
+        self._steady = steady
+        self._behind: float | None = None
+
+    def step(self, now: float) -> float:
+        """Seconds that the wall clock was set ahead since the last look; 0: it was not set."""
+        behind = now - self._steady()
+        last, self._behind = self._behind, behind
+        step = 0.0 if last is None else behind - last
+        return step if abs(step) >= STEP_S else 0.0
+
+
 @dataclass(slots=True, kw_only=True)
 class Service:
     """The core and everything around it, as `coalloc.daemon.assembly` puts it together."""
@@ -58,7 +81,6 @@ class Service:
     clock: Callable[[], float]
     clock_steps: ClockSteps
     began: float
-    """Seconds since 1970."""
     owner: Caller
     """Every caller, in single-user mode."""
     access: Access | None

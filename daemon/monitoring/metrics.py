@@ -87,10 +87,7 @@ class DaemonMetrics:
     def handled(
         self, event: CoreEvent, effects: Sequence[Effect], spent_s: float, *, failed: bool
     ) -> None:
-        """Count what one event and its effects meant for a round, and its seconds in the core.
-
-        `failed`: no round is being solved after it.
-        """
+        """Count what an event meant for a round; `failed`: none is being solved after it."""
         if isinstance(event, Solved):
             self.histogram["coalloc_round_phase_seconds"].labels("solve").observe(event.solve_s)
             self.histogram["coalloc_round_phase_seconds"].labels("commit").observe(spent_s)

@@ -46,9 +46,7 @@ class Notice(Struct, frozen=True, kw_only=True):
 
     event: str
     time: float
-    """Seconds since 1970."""
     text: str
-    """One line."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """The same for programs."""
     to: tuple[str, ...] = ()

@@ -67,9 +67,7 @@ class Sources(Struct, frozen=True, kw_only=True):
     state: State
     store: Store
     caller: Caller
-    """Who asks."""
     health: Callable[[], Health]
-    """Figures of the service itself."""
     costs: Callable[[], RuleCostsRow | None] = lambda: None
     """Of the site's rules, in the newest round for which they were computed."""
 

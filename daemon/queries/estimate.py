@@ -48,10 +48,7 @@ async def estimated(
 
 
 def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, JobRecord]:
-    """The snapshot of a round with the job of a submit in it, and the job's record there.
-
-    Refused where the submit itself would be.
-    """
+    """The snapshot of a round with the job of a submit in it, and the job's record there."""
     try:
         job_fields = body.get("job")
         is_workflow = isinstance(job_fields, Mapping) and job_fields.get("kind") == "workflow"

@@ -349,11 +349,8 @@ def running_rows(state: State, now: float) -> tuple[RunningRow, ...]:
 
 def proc_gbps(state: State) -> dict[str, float]:
     """Bandwidth that one process needs, of jobs in the plan or running that need any."""
-    planned = (
-        ()
-        if state.schedule.plan is None
-        else (place.job for place in state.schedule.plan.placements)
-    )
+    plan = state.schedule.plan
+    planned = () if plan is None else (place.job for place in plan.placements)
     found = ((name, state.jobs.get(name)) for name in dict.fromkeys([*planned, *state.placed]))
     return {
         name: record.job.proc_gbps

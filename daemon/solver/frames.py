@@ -33,9 +33,7 @@ class Request(Struct, frozen=True, kw_only=True):
     policy: str = ""
     """Empty: explain."""
     explain: str = ""
-    """The job to explain."""
     options: dict[str, Any] = {}
-    """Of these, the policy gets those that it knows."""
     work: int | None = None
     """See `coalloc.policies.base.Budget`."""
     seed: int = 0

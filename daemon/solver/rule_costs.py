@@ -47,7 +47,6 @@ class RuleCosts:
         self.newest: RuleCostsRow | None = None
         """Of the newest round for which they were computed."""
         self.on_found: Callable[[RuleCostsRow], None] = lambda found: None
-        """Takes each of these."""
 
     def want(self) -> None:
         """Ask for the costs of the next round in which rules are in force."""
