@@ -188,7 +188,7 @@ class LabExecutor:
     def other(self, effect: ExecutorEffect) -> None:
         """Carry out effects that only other versions of the core have."""
         if type(effect).__name__ == "WithdrawPart":
-            part = self.parts.get(effect.key)  # type: ignore[union-attr]
+            part = self.parts.get(effect.key)  # type: ignore[attr-defined]
             if part is not None and part.state is PartState.WAITING:
                 self.clock.after(ORDER_S, partial(self._end, part, "withdrawn", waits_only=True))
 

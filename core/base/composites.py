@@ -173,7 +173,6 @@ class ChunkPool(Flow):
     """The chunks of one divisible job; `REST` is open while there are some in no piece."""
 
     total: int
-    """Chunks of the job."""
     given: int = 0
     """Those below this one are in pieces."""
     last: int = 0
@@ -246,13 +245,10 @@ class PieceShare(Struct, frozen=True, kw_only=True):
     piece: str
     """The one that is tried again; `REST`: a new one."""
     first: int
-    """Its first chunk."""
     chunks: int
-    """How many it has."""
     nodes: dict[str, int]
     """By node name: processes."""
     seconds: float
-    """Planned run time."""
 
 
 def shares(

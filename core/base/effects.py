@@ -236,7 +236,6 @@ class RoundFinished(Effect, frozen=True, kw_only=True):
 
     policy: str
     status: str
-    """The plan's."""
     solve_s: float
     gap: float | None
     """(objective - bound) / bound; None without a bound."""

@@ -40,9 +40,7 @@ class PlanOrder:
     """The newest plan's order of work on every slot."""
 
     policy: str = ""
-    """Of the plan."""
     round: int = 0
-    """Of the plan."""
     is_fresh: bool = False
     """Nothing has been started along it yet."""
     is_strict: bool = False

@@ -301,10 +301,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def latest_start(self) -> float:
-        """The last time at which it may start to end by its deadline, seconds.
-
-        Its run counts as long as its time limit, or as it takes at the least.
-        """
+        """Latest start by its deadline, by its time limit or shortest run time, seconds."""
         if self.finish_by is None:
             return inf
         limit = self.run_limit

@@ -335,10 +335,7 @@ class FollowedPlan:
     """Workflow and task: those whose data are under way, and when they arrive."""
 
     def follow(self, old: JobRecord | None, record: JobRecord, *, frees: bool) -> None:
-        """Note the nodes that a job has left, and what the plan has no place for any more.
-
-        `frees`: nothing of its pack goes on there.
-        """
+        """Note nodes that a job has left, if it `frees` them, and what has no place in the plan."""
         was_pending = old is not None and old.state is JobState.PENDING
         is_same = old is not None and old.job is record.job and old.batch is record.batch
         if record.flow or record.rest is not None:

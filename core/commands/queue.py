@@ -140,10 +140,7 @@ def _launch(command: Submit, indices: Indices) -> Launch:
 
 
 def admitted(state: State, event: Requested, command: Submit, now: float) -> JobRecord:
-    """The record of a job that may be queued, of an array the first member's.
-
-    `RequestError` or `InputError`: it may not.
-    """
+    """The record of a job, of an array the first member's; raises where it may not be queued."""
     if why := state.sharing.tree.refusal(command.batch.account, event.user):
         raise RequestError("not_allowed", f"account: {why}")
     job, sources = submitted_job(state, event.user, command, now)
@@ -182,10 +179,7 @@ def _program(command: Submit) -> str:
 def submitted_job(
     state: State, user: str, command: Submit, now: float
 ) -> tuple[Job, Mapping[str, str]]:
-    """The job of a submit as the planner will see it, and where its figures came from.
-
-    Raises `InputError` where it cannot be planned.
-    """
+    """The job of a submit as planned, and where its figures came from; raises `InputError`."""
     name = _program(command)
     program = UserProgram(
         user=user,

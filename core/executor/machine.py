@@ -96,7 +96,6 @@ class ExecutorState:
     let_go: dict[PartKey, float] = field(default_factory=dict)
     """When this run of the executor was told to start them; that they have, it may hear later."""
     undone: dict[Retried, None] = field(default_factory=dict)
-    """Failed, to be tried again."""
     base_seq: int = 0
     """The number before the first that the daemon keeps for us."""
     kept_seq: int | None = None

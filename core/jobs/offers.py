@@ -80,7 +80,6 @@ class Offers:
 
     state: State
     now: float
-    """Seconds."""
     busy: Mapping[str, int]
     """By node name: slots that are taken now."""
     marks: Marks = field(default_factory=Marks)

@@ -47,7 +47,6 @@ class UserProgram(Struct, frozen=True, kw_only=True):
     command: str
     """The program; defaults may name what launches it, too."""
     name: str = ""
-    """Of the job."""
     launcher: str = ""
     """The first word of the command line; empty: the program."""
 
@@ -121,11 +120,9 @@ def completed(
     """Fill in what a submitted job leaves out, in the snapshot format's keys.
 
     Of the site's defaults the first that matches and has a value gives it; `history` has base times
-    of earlier runs, seconds, `runs` those by size. Returns the fields, with ``base_time`` or
-    ``speedup``, ``sigma`` and ``proc_gbps`` where the kind has them, and the source of each:
-    ``user``, ``defaults``, ``history``, ``time_limit`` or ``built-in``; ``speedup_fit`` says to
-    what a speed-up was fitted, and how well. `InputError`: nothing says how a moldable job's run
-    time falls with its processes.
+    of earlier runs, seconds, `runs` those by size. Returns the fields, and the source of each
+    (`JobRecord.sources`). `InputError`: nothing says how a moldable job's run time falls with its
+    processes.
     """
     out = dict(fields)
     commands = {program.command, program.launcher or program.command}

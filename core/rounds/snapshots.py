@@ -39,22 +39,11 @@ def snapshot(
 ) -> Snapshot:
     """Clusters, queue and running work at this instant.
 
-    Parameters
-    ----------
-    held : bool
-        A round leaves held jobs out: there is nothing to decide of them.
-    without : collection of str
-        Jobs to leave out, with all that wait for them.
-    also : JobRecord, optional
-        A job that was not submitted, behind the others.
-    lifted : collection of str
-        Rules of `RULES` that do not count, to see what they cost.
-
-    Notes
-    -----
-    Work that was committed but has not started yet, undelivered decisions included, counts
-    as running from now on. Left out is what waits for a job that is neither in the queue nor
-    running.
+    A round leaves `held` jobs out: there is nothing to decide of them. Left out too are those
+    `without`, and what waits for a job that is neither in the queue nor running; behind the others
+    is `also`, which was not submitted. Of `RULES`, those `lifted` do not count, to see what they
+    cost. Work that was committed but has not started yet, undelivered decisions included, counts as
+    running from now on.
     """
     clusters = tuple(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
@@ -101,7 +90,7 @@ def without_rules(state: State, now: float, *lifted: str) -> Snapshot:
     """The snapshot of a round that began now, were these rules not in force.
 
     Jobs that rounds set aside (`core.rounds.isolation`) are left out, and those that limits hold,
-    see `core.sharing.limits.hold_back`.
+    see `core.sharing.limits.held_back`.
     """
     held = state.findings.limited
     if LIMITS in lifted:  # The throttle of an array is its user's, not the site's.

@@ -14,10 +14,7 @@ MOST_DAYS = 366
 
 
 def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> None:
-    """Charge the attempt that a record describes, which has ended.
-
-    `is_last`: the job has ended with it: it is counted, with its wait.
-    """
+    """Charge an attempt that has ended; `is_last`: the job with it, which is counted."""
     owner = project, user = project_of(state, record), record.user
     half_life_s = state.settings.priority.half_life_s
     is_coallocated = len(record.parts) > 1
