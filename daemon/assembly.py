@@ -14,7 +14,7 @@ from coalloc.core.base.events import Caller
 from coalloc.core.base.messages import Streamed
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
-from coalloc.daemon.access.enrolment import opened_access
+from coalloc.daemon.access.key_table import KeyTable
 from coalloc.daemon.access.own_clusters import with_own
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import carry_out, costed, tell
@@ -36,6 +36,7 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
+from coalloc.runtime.key_files import kept_key
 from coalloc.runtime.user import user_name
 from coalloc.wire.server import Endpoints, OnRequest, OnStatement, Server
 
@@ -50,7 +51,11 @@ async def opened(config: Config, log: BoundLogger, stack: AsyncExitStack) -> Ser
     # Before the keys, which tell later that there was one.
     store = Store(Path(daemon.state_dir) / "coalloc.db")
     stack.callback(store.close)
-    access = opened_access(config, log) if is_shared else None
+    access = None
+    if is_shared:
+        folder = Path(daemon.state_dir)
+        pair = kept_key(folder / "server-key.json").pair
+        access = Access(pair, KeyTable(folder / "keys.json"), config.access, log)
     solver = SolverPool(
         cache_dir=cache_dir(config),
         nice=config.solver.nice,

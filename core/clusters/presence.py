@@ -33,7 +33,7 @@ from coalloc.core.base.state import State
 from coalloc.core.clusters import readings
 from coalloc.core.jobs import after_restore
 from coalloc.core.starts import requeue as requeueing
-from coalloc.core.starts import siblings
+from coalloc.core.starts import rivals, siblings
 from coalloc.core.starts import two_phase as starting
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.parts import PartReport
@@ -101,7 +101,9 @@ def _informed(
                 after_restore.release_claims(state, statement)
         case Read():
             readings.taken_in(state, cluster, statement, now)
-            requeueing.give_way_to_rivals(state, now)
+            for record, where in rivals.yielding(state, now):
+                why = "gives way to a job of another service, which waits for its nodes"
+                requeueing.give_back(state, record, now, where, requeueing.GAVE_WAY, why)
         case Started():
             after_restore.recalled(state, statement, now)
         case Goodbye():

@@ -81,18 +81,13 @@ def held_back(state: State, now: float, *, of_site: bool = True) -> dict[str, st
             continue
         procs, seconds = least_of(state, record.job)
         why = book.why_not(record, procs, seconds) or _no_allotment(book, record)
-        if not why and _may_start(state, record, now):
-            why = book.overbooked(record, procs)
+        is_put_off = record.not_before > now or record.opens(now) > now
+        may_start = not (is_put_off or record.id in state.findings.aside)
+        if not why and may_start and not open_needs(state, record):
+            why = book.overbooked(record, procs)  # only room keeps it waiting
         if why:
             held[record.id] = why
     return held
-
-
-def _may_start(state: State, record: JobRecord, now: float) -> bool:
-    """Test if only room keeps a job waiting; others ask for none that it could have."""
-    if record.not_before > now or record.opens(now) > now or record.id in state.findings.aside:
-        return False
-    return not open_needs(state, record)
 
 
 def _no_allotment(book: LimitBook, record: JobRecord) -> str:

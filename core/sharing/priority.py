@@ -201,8 +201,10 @@ class Turns:
             entitled = max(share_of(tree, project) * self.slots, LEAST)
             self.ahead_s[project] = before_s + charge_of(self.state, record, rule) / entitled
         allowed = min(record.job.weight, self.most[owner])
-        age = _age(record, rule, self.now)
-        size = _size(record, rule, self.slots)
+        waited_s = max(self.now - max(record.submitted, record.job.earliest), 0.0)
+        age = rule.age * min(waited_s / rule.age_full_s, 1.0) if rule.age else 0.0
+        share = procs_of(record) / max(self.slots, 1) if rule.size else 0.0
+        size = rule.size * min(share, 1.0)
         return Factors(
             submitted=record.job.weight,
             allowed=allowed,
@@ -247,14 +249,3 @@ def charge_of(state: State, record: JobRecord, rule: PriorityConfig) -> float:
             return min(sum(task.work for task in tasks), procs_of(record) * rule.ahead_s)
         case DivisibleJob(work=work):
             return min(work, rule.ahead_s)
-
-
-def _age(record: JobRecord, rule: PriorityConfig, now: float) -> float:
-    if not rule.age:
-        return 0.0
-    since = max(record.submitted, record.job.earliest)
-    return rule.age * min(max(now - since, 0.0) / rule.age_full_s, 1.0)
-
-
-def _size(record: JobRecord, rule: PriorityConfig, slots: int) -> float:
-    return rule.size * min(procs_of(record) / max(slots, 1), 1.0) if rule.size else 0.0

@@ -16,7 +16,7 @@ from coalloc.core.jobs.avoided_nodes import note_refused
 from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.workflows import settle, task_ended
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts import packs, rivals, siblings
+from coalloc.core.starts import packs, siblings
 from coalloc.core.starts.waits import due, overdue, remember
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import StartConfig
@@ -180,13 +180,6 @@ def _drop_late(state: State, record: JobRecord, now: float) -> None:
             return
         record = siblings.drop(state, record, part, now, "not_ready", why)
     state.put(replace(record, deadline=due(state, record)))
-
-
-def give_way_to_rivals(state: State, now: float) -> None:
-    """Give back what earlier jobs of other services wait for (`core.starts.rivals`)."""
-    for record, cluster in rivals.yielding(state, now):
-        why = "gives way to a job of another service, which waits for its nodes"
-        give_back(state, record, now, cluster, GAVE_WAY, why)
 
 
 def see_hold(state: State, record: JobRecord, cluster: str, report: PartReport, now: float) -> None:

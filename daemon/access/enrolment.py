@@ -13,19 +13,17 @@ import math
 import pwd
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
-from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.requests import RequestError
 from coalloc.daemon.access.access import Access, TokenBucket, user_buckets
-from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
+from coalloc.daemon.access.key_table import Grant, KeyTableError, Role
 from coalloc.daemon.access.own_clusters import check_own
 from coalloc.model.settings import Config
-from coalloc.runtime.key_files import fingerprint, kept_key
+from coalloc.runtime.key_files import fingerprint
 from coalloc.wire.key_proof import ProofError, new_challenge
 
 CHANGES_PER_MINUTE = 10
@@ -44,13 +42,6 @@ class Peer(Struct, frozen=True, kw_only=True):
     """Root, or the daemon's own user."""
     has_account: bool = True
     """False: a number without a name, of which a user of name spaces may have thousands."""
-
-
-def opened_access(config: Config, log: BoundLogger) -> Access:
-    """The daemon's key, made at its first start, and its table of keys."""
-    folder = Path(config.daemon.state_dir)
-    pair = kept_key(folder / "server-key.json").pair
-    return Access(pair, KeyTable(folder / "keys.json"), config.access, log)
 
 
 class Enrolment:

@@ -155,7 +155,7 @@ class SolverPool:
     async def explain(
         self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
     ) -> SolveOutcome:
-        """Explain a waiting job, see `coalloc.daemon.solver.explain`; its ``plan`` is the answer.
+        """Explain a waiting job, see `coalloc.daemon.solver.answer`; its ``plan`` is the answer.
 
         No further change is tried after `deadline_s`, and it is killed `grace_s` later.
         """
