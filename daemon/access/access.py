@@ -77,28 +77,6 @@ def user_buckets(per_s: float, burst: float) -> defaultdict[int, TokenBucket]:
     return defaultdict(lambda: TokenBucket(per_s, burst))
 
 
-class Audit:
-    """The log lines that say who was refused what; each has ``audit=true``."""
-
-    def __init__(self, log: BoundLogger) -> None:
-        self._log = log
-        self._limit = RateLimit(TOLD_EVERY_S)
-
-    def refused(self, event: str, who: str, kind: str, **fields: Any) -> None:
-        """Something was refused; repeated refusals of one kind to one party share a line a second.
-
-        The party is a user, or a socket where no user is known: nothing that it can vary. For the
-        same reason the kind is not the text of the refusal.
-        """
-        count = self._limit.once_per(f"{event} {who} {kind}")
-        if count:
-            self._log.warning(event, audit=True, **fields, count=count)
-
-    def done(self, event: str, **fields: Any) -> None:
-        """Log a change of rights."""
-        self._log.info(event, audit=True, **fields)
-
-
 class Access:
     """The guard of the daemon's sockets, where users are told apart by their keys."""
 
@@ -112,7 +90,7 @@ class Access:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pair, self.table, self.clock = pair, table, clock
-        self.audit = Audit(log)
+        self.log, self._refused = log, RateLimit(TOLD_EVERY_S)
         self.configure(settings)
 
     def configure(self, settings: AccessConfig) -> None:
@@ -123,6 +101,15 @@ class Access:
         self._seconds = user_buckets(TIME_SHARE, TIME_BURST_S)
         self._refusals = user_buckets(REFUSALS_PER_REQUEST * rate, REFUSALS_AT_ONCE)
 
+    def refused(self, event: str, who: str, kind: str, **fields: Any) -> None:
+        """Log a refusal with ``audit=true``; those of one kind to one party share a line a second.
+
+        The party is a user, or a socket where no user is known: nothing that it can vary. For the
+        same reason the kind is not the text of the refusal.
+        """
+        if count := self._refused.once_per(f"{event} {who} {kind}"):
+            self.log.warning(event, audit=True, **fields, count=count)
+
     def admits(self, domain: str, key: str) -> bool:
         """Whether a key may connect to a socket."""
         grant = self.table.live(key)
@@ -132,7 +119,7 @@ class Access:
         code, what = ("unknown_key" if known is None else "revoked_key"), ""
         if grant is not None:
             code, what = "wrong_role", f"a key for {grant.role}"
-        self.audit.refused(
+        self.refused(
             "connection_refused",
             f"{domain} {known.uid if known else ''}",
             code,
@@ -146,7 +133,7 @@ class Access:
         """A handshake has ended; what `admits` has refused is told already."""
         what = BEFORE_A_KEY.get(outcome)
         if what is not None:
-            self.audit.refused("connection_refused", domain, outcome, what=what, socket=domain)
+            self.refused("connection_refused", domain, outcome, what=what, socket=domain)
 
     def is_live(self, key: str) -> bool:
         """Whether a key may be answered."""
@@ -217,11 +204,11 @@ class Access:
         """A refusal to the holder of a key that is in the table."""
         known = self.table.known(key)
         who = "" if known is None else str(known.uid)
-        self.audit.refused(event, who, code, **fields, **_fields(known, key))
+        self.refused(event, who, code, **fields, **_fields(known, key))
 
     def request_refused(self, caller: Caller, refused: Refused) -> None:
         """A request was understood, and is not the caller's to make."""
-        self.audit.refused(
+        self.refused(
             "request_refused",
             str(caller.uid),
             JOB_NUMBER.sub("job", refused.message),

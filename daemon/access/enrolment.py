@@ -90,7 +90,7 @@ class Enrolment:
 
     def refused(self, error: RequestError | KeyTableError, peer: Peer) -> Mapping[str, Any]:
         """The answer to what is refused, which is told in the log."""
-        self.access.audit.refused(
+        self.access.refused(
             "enrolment_refused",
             str(peer.uid) if peer.has_account else "",
             error.code if isinstance(error, KeyTableError) else error.refused.code,
@@ -162,8 +162,9 @@ class Enrolment:
 
     def _changed(self, event: str, grant: Grant, peer: Peer, *, is_less: bool) -> None:
         self._changes[peer.uid].take(1.0)
-        self.access.audit.done(
+        self.access.log.info(
             event,
+            audit=True,
             key=fingerprint(grant.key),
             user=grant.user,
             uid=grant.uid,
