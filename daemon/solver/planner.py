@@ -101,10 +101,13 @@ class RoundPlanner:
         history: History = NO_HISTORY,
         notes: Mapping[str, Any] | None = None,
     ) -> Request:
-        """A round's request of a policy."""
+        """A round's request of a policy, which bounds how often jobs are passed over, or waits."""
+        row, guard = POLICIES.get(policy), {"guard_after": self.rounds.passed_over_limit}
+        if row is not None and "wait_limit" in options_of(row.options):
+            guard = {}
         return Request(
             policy=policy,
-            options={**guard(policy, self.rounds.passed_over_limit), **self.rounds.options},
+            options={**guard, **self.rounds.options},
             previous=self._previous,
             history=history,
             live=True,
@@ -139,14 +142,6 @@ class RoundPlanner:
 def plainly(snapshot: Snapshot) -> Plan:
     """The plan of `plain`, which needs no compiled code, in this process."""
     return POLICIES["plain"].solve(snapshot, {}, Budget(live=True))
-
-
-def guard(policy: str, passed_over_limit: int) -> dict[str, Any]:
-    """The option that bounds how often a policy passes a job over; it may limit waits itself."""
-    row = POLICIES.get(policy)
-    if row is not None and "wait_limit" in options_of(row.options):
-        return {}
-    return {"guard_after": passed_over_limit}
 
 
 def order_of_starts(plan: Plan) -> tuple[str, ...]:
