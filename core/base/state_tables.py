@@ -90,7 +90,7 @@ class PendingCount:
             self.behind += sign * record.rest.left
         elif record.state is JobState.PENDING:
             self.jobs += sign
-            self.procs += sign * procs_of(record)
+            self.procs += sign * narrowest(record.job)
 
 
 @dataclass(slots=True)
@@ -355,11 +355,6 @@ class FollowedPlan:
         if planned is not None and not is_planned:
             self.freed.update(planned.nodes)
             self.order.drop((record.id, ""))
-
-
-def procs_of(record: JobRecord) -> int:
-    """Processes a waiting job asks for, at the least."""
-    return narrowest(record.job)
 
 
 def narrowest(job: Job) -> int:

@@ -311,12 +311,7 @@ def reservation_of(cluster: ClusterState, batch: BatchOptions) -> Reservation | 
 
 
 def run_into(
-    state: State,
-    name: str,
-    record: JobRecord,
-    verdict: Verdict,
-    now: float,
-    own: Reservation | None = None,
+    state: State, name: str, record: JobRecord, verdict: Verdict, now: float
 ) -> dict[str, float]:
     """Nodes of a cluster on which a job that began now could run into a reservation, with its end.
 
@@ -324,6 +319,7 @@ def run_into(
     job is expected to run. Where it has none, operators' are planned around by its expected run.
     """
     reading, job = state.clusters[name].reading, record.job
+    own = reservation_of(state.clusters[name], record.batch)
     if reading is None:
         return {}
     ends: dict[str, float] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coalloc.core.base.messages import Abort, Dismiss
-from coalloc.core.base.records import ArrayRest, Cancellation, JobRecord, JobState
+from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import cannot_be_met, never_met
 from coalloc.model.event_kinds import EventKind
@@ -46,8 +46,11 @@ def end_waiting(
 def _end_unrun(
     state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str
 ) -> None:
-    if record.rest is not None:
-        _end_rest(state, record, record.rest, now, end, detail)
+    if (rest := record.rest) is not None:
+        if rest.left:  # its members that are not in the queue yet, all as one
+            ends = {**rest.ends, end: rest.ends.get(end, 0) + rest.left}
+            state.put(replace(record, rest=replace(rest, indices="", left=0, ends=ends)))
+            state.tell(now, EventKind.JOB_CANCELLING, record.id, members=rest.left, detail=detail)
         return
     state.put(
         replace(
@@ -65,17 +68,6 @@ def _end_unrun(
     state.log("job_ended", job=record.id, **whose, state=str(end), exit_code=None, detail=detail)
     if record.foreign and reason != CANCELLED_THERE:
         dismiss(state, record)
-
-
-def _end_rest(
-    state: State, whole: JobRecord, rest: ArrayRest, now: float, end: JobState, detail: str
-) -> None:
-    """End the members of a long array that are not in the queue yet, all as one."""
-    if not rest.left:
-        return
-    ends = {**rest.ends, end: rest.ends.get(end, 0) + rest.left}
-    state.put(replace(whole, rest=replace(rest, indices="", left=0, ends=ends)))
-    state.tell(now, EventKind.JOB_CANCELLING, whole.id, members=rest.left, detail=detail)
 
 
 def dismiss(state: State, record: JobRecord) -> None:

@@ -133,7 +133,7 @@ class Offers:
                 nodes = tuple(node for node in nodes if cluster.power_of(node, step) >= least)
             is_bounded |= len(nodes) < len(cluster.reading.nodes)
             chosen += nodes
-            ahead |= run_into(self.state, name, record, verdict, self.now, own)
+            ahead |= run_into(self.state, name, record, verdict, self.now)
             refused |= avoided(cluster, record, self.now)
             most = verdict.limits.nodes, verdict.limits.procs
             cap = (job.features, most) if bound_text(verdict, job) else None

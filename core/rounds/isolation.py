@@ -66,10 +66,9 @@ def still_aside(state: State, now: float) -> set[str]:
 
 def _seen(state: State, job: str, now: float) -> Sequence[object]:
     """Facts about a job and the clusters of which a change is worth another try."""
-    names = frozenset(state.clusters)
     there = {*state.waiting, *state.placed}
     offers = Offers(state=state, now=now, busy={})
-    view = waiting_view(state.jobs[job], state, names, there, now, offers)
+    view = waiting_view(state.jobs[job], state, there, now, offers)
     if view is not None:
         view = replace(view, passed_over=0, submitted=0.0, earliest=0.0)
     clusters = [

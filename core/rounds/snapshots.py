@@ -143,11 +143,10 @@ def _waiting(
     state: State, records: Iterable[JobRecord], offers: Offers, now: float
 ) -> list[tuple[JobRecord, Job]]:
     """The waiting jobs with their views; what a job waits for has arrived before it."""
-    names = frozenset(state.clusters)
     seen = set(state.placed)
     views: list[tuple[JobRecord, Job]] = []
     for record in records:
-        view = waiting_view(record, state, names, seen, now, offers)
+        view = waiting_view(record, state, seen, now, offers)
         if view is not None:
             views.append((record, view))
             seen.add(view.id)

@@ -17,12 +17,7 @@ from coalloc.model.values import replace
 
 
 def waiting_view(
-    record: JobRecord,
-    state: State,
-    clusters: frozenset[str],
-    seen: Collection[str],
-    now: float,
-    offers: Offers,
+    record: JobRecord, state: State, seen: Collection[str], now: float, offers: Offers
 ) -> Job | None:
     """A waiting job as the planner sees it; None where nothing of it is to be planned.
 
@@ -31,7 +26,7 @@ def waiting_view(
     job: Job | None = record.job
     is_composite = record.id in state.composites
     if is_composite and isinstance(job, WorkflowJob):
-        job = rest_of(record, state, clusters, now)
+        job = rest_of(record, state, now)
     elif is_composite and isinstance(job, DivisibleJob):
         job = chunks_left(record, state, now)
     unmet = _unmet(record, state, seen)
@@ -55,8 +50,8 @@ def waiting_view(
     named = job.clusters if named is None else named
     if offer.mark:
         changes["features"] = (*job.features, offer.mark)
-    taking = clusters.difference(record.barred, offer.refusing)
-    if named is None and len(taking) < len(clusters):
+    taking = state.clusters.keys() - record.barred.keys() - offer.refusing.keys()
+    if named is None and len(taking) < len(state.clusters):
         changes["clusters"] = tuple(sorted(taking))
     elif named is not None and (named != job.clusters or not taking.issuperset(named)):
         changes["clusters"] = tuple(name for name in named if name in taking)
@@ -92,9 +87,7 @@ def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | N
     return job if left == pool.total else replace(job, work=left * job.chunk_s)
 
 
-def rest_of(
-    record: JobRecord, state: State, clusters: frozenset[str], now: float
-) -> WorkflowJob | None:
+def rest_of(record: JobRecord, state: State, now: float) -> WorkflowJob | None:
     """Rest of a workflow: the tasks to be placed, and the places of their data.
 
     Tasks that rest after a failure are left out with all that needs them.
@@ -115,7 +108,7 @@ def rest_of(
         for edge in flow.parents[task]:
             if edge.parent not in left and edge.parent not in started:
                 begun = state.jobs.get(flow.job_of(edge.parent))
-                started[edge.parent] = None if begun is None else _started(begun, clusters, now)
+                started[edge.parent] = None if begun is None else _started(begun, state, now)
             if edge.parent in left or started[edge.parent] is not None:
                 edges.append(edge)
     return replace(
@@ -126,9 +119,9 @@ def rest_of(
     )
 
 
-def _started(record: JobRecord, clusters: frozenset[str], now: float) -> Started | None:
+def _started(record: JobRecord, state: State, now: float) -> Started | None:
     """A task that runs or has run; None where it did on clusters that are no longer there."""
-    places = tuple(part.cluster for part in record.parts if part.cluster in clusters)
+    places = tuple(part.cluster for part in record.parts if part.cluster in state.clusters)
     if not places:
         return None
     start = now if record.started is None else min(record.started, now)

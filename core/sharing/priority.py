@@ -36,7 +36,7 @@ from coalloc.core.base.plan_order import Precedence
 from coalloc.core.base.projects import OTHERS, Factors, Lead, ProjectTree, within
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State, arrival
-from coalloc.core.base.state_tables import procs_of
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
 from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.model.cost import base_time
@@ -203,7 +203,7 @@ class Turns:
         allowed = min(record.job.weight, self.most[owner])
         waited_s = max(self.now - max(record.submitted, record.job.earliest), 0.0)
         age = rule.age * min(waited_s / rule.age_full_s, 1.0) if rule.age else 0.0
-        share = procs_of(record) / max(self.slots, 1) if rule.size else 0.0
+        share = narrowest(record.job) / max(self.slots, 1) if rule.size else 0.0
         size = rule.size * min(share, 1.0)
         return Factors(
             submitted=record.job.weight,
@@ -240,12 +240,12 @@ def charge_of(state: State, record: JobRecord, rule: PriorityConfig) -> float:
     job = record.job
     match job:
         case RigidJob() | MoldableJob():
-            procs = procs_of(record)
+            procs = narrowest(record.job)
             beside = beside_slots(rule, job, procs, job.shape.min_nodes)
             return (least_slots(state, job, procs) + beside) * min(
                 base_time(job, procs), rule.ahead_s
             )
         case WorkflowJob(tasks=tasks):
-            return min(sum(task.work for task in tasks), procs_of(record) * rule.ahead_s)
+            return min(sum(task.work for task in tasks), narrowest(record.job) * rule.ahead_s)
         case DivisibleJob(work=work):
             return min(work, rule.ahead_s)

@@ -18,7 +18,7 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import RoundState, State, arrival
-from coalloc.core.base.state_tables import procs_of
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.eligibility import is_older, owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.jobs.suitable_nodes import fit, procs_on
@@ -365,7 +365,7 @@ def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str,
         up = (node for node in cluster.nodes if node.state is NodeState.UP)
         room += [procs_on(job, node, job.shape) for node in up]
         found.append(name)
-    return tuple(found) if fit(job.shape, procs_of(record), room) else None
+    return tuple(found) if fit(job.shape, narrowest(record.job), room) else None
 
 
 def idle_node_s(state: State, record: JobRecord, now: float) -> float:

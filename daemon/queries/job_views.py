@@ -11,7 +11,7 @@ from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.projects import ITS_ARRAY
 from coalloc.core.base.records import JobRecord, JobState, JobSummary
 from coalloc.core.base.state import State, arrival
-from coalloc.core.base.state_tables import procs_of
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.jobs.dependencies import is_open
 from coalloc.core.jobs.occupation import SlotsInUse, occupation
@@ -82,11 +82,11 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         nodes, clusters = workflow_views.occupied(state.composites[record.id], state)
     else:
         nodes, clusters = record.nodes, record.clusters
-    job = record.job
+    job, procs = record.job, record.placed_procs if record.siblings else sum(nodes.values())
     return QueueRow(
         **fields_of(record, JobSummary)
         | {"id": record.shown_id, "reason": reason, "detail": detail},
-        procs=(record.placed_procs if record.siblings else sum(nodes.values())) or procs_of(record),
+        procs=procs or narrowest(job),
         max_procs=job.max_procs if isinstance(job, MoldableJob) else None,
         shape=job.shape,
         time_limit=job.time_limit,
@@ -260,7 +260,7 @@ def why(record: JobRecord, state: State, now: float) -> Why:
     elif record.is_waiting:
         view = occupation(state, now)
         free = _free(state, record.user, now)
-        facts.append(f"asks for {procs_of(record)} processes; free now: {free}")
+        facts.append(f"asks for {narrowest(record.job)} processes; free now: {free}")
         job = record.job
         if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
             facts.append(
