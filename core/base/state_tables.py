@@ -15,12 +15,11 @@ from msgspec import Struct
 from msgspec import field as struct_field
 
 from coalloc.core.base.plan_order import PlanOrder, Precedence
-from coalloc.core.base.projects import ProjectTree
+from coalloc.core.base.projects import ProjectTree, ProjectUser, Usage
 from coalloc.core.base.records import NOT_STARTED, JobRecord, JobState
 from coalloc.core.base.round_control import Aside
 from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Calibration, Promise
-from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.sites.reserved import Reserved

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from coalloc.core.base.effects import AddUsage, SaveAccount, SaveJob, SaveUsage
-from coalloc.core.base.projects import DAY_S
+from coalloc.core.base.projects import DAY_S, added, by_day, decayed_proc_s, spans
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.base.usage import added, by_day, decayed_proc_s, spans
 from coalloc.core.sharing.priority import dearness, project_of
 
 MOST_DAYS = 366

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 
-from coalloc.core.base.projects import DAY_S, Scope
+from coalloc.core.base.projects import DAY_S, Scope, by_day, spans
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.base.usage import by_day, spans
 from coalloc.core.jobs.eligibility import widest
 from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.core.sharing.priority import project_of

@@ -14,8 +14,8 @@ the same for the project's jobs that arrived before it, as if they ran. So which
 least of its share comes first, as in Slurm's fair tree, the children of one project by the same
 rule, and a long queue of one project takes turns with the others in one and the same plan.
 
-Usage is decayed (`core.usage`). A running job is charged for its next `ahead_s` seconds too, as far
-as it is planned to run: what has just been started is felt at once.
+Usage is decayed (`core.base.projects`). A running job is charged for its next `ahead_s` seconds
+too, as far as it is planned to run: what has just been started is felt at once.
 
 The sum of the operator's priority and `shares` is also the order in which jobs that have waited too
 long are booked (`model.jobs.JobFields.priority`).
@@ -33,11 +33,19 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from coalloc.core.base.plan_order import Precedence
-from coalloc.core.base.projects import OTHERS, Factors, Lead, ProjectTree, within
+from coalloc.core.base.projects import (
+    OTHERS,
+    Factors,
+    Lead,
+    ProjectTree,
+    ProjectUser,
+    decayed_proc_s,
+    spans,
+    within,
+)
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import narrowest
-from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
 from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
