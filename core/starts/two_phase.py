@@ -27,9 +27,8 @@ from coalloc.core.jobs.after_restore import (
 )
 from coalloc.core.jobs.batch_accounts import told
 from coalloc.core.jobs.dependencies import has_started
-from coalloc.core.jobs.ends import abort_parts, release_dependents
+from coalloc.core.jobs.ends import abort_parts, release_dependents, remember, verdict
 from coalloc.core.jobs.occupation import slots_on
-from coalloc.core.jobs.outcome import remember, verdict
 from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
