@@ -15,7 +15,7 @@ from coalloc.core.base.messages import Read
 from coalloc.core.base.plan_order import STRICT
 from coalloc.core.base.records import JobState
 from coalloc.core.jobs.occupation import occupation
-from coalloc.core.rounds.filling import MOST, Filling
+from coalloc.core.rounds.dispatch import MOST, Filling
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.settings import PriorityConfig, ProjectConfig
 from coalloc.model.sites.parts import PartState
