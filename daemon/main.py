@@ -33,12 +33,12 @@ from coalloc.daemon.monitoring.figures import (
     store_bytes,
     waiting_by_reason,
 )
-from coalloc.daemon.reachability import Listener, Reachability
 from coalloc.daemon.service import Service
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.disk import disk_of
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.timer import Timers
+from coalloc.daemon.watchdog import Listener, Reachability
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import Config
 from coalloc.runtime import logs, systemd

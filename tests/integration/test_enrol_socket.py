@@ -22,7 +22,7 @@ from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import LINES_AT_ONCE, Enrolment, Peer
 from coalloc.daemon.access.enrolment_socket import MAX_PEERS, MAX_PEERS_OF_USER, EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.daemon.reachability import Reachability
+from coalloc.daemon.watchdog import Reachability
 from coalloc.model.settings import AccessConfig, Config
 from coalloc.runtime import logs
 from coalloc.wire.curve import new_pair
