@@ -6,7 +6,7 @@ What a part executes stays in the store until its order is sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from structlog.stdlib import BoundLogger
@@ -137,12 +137,8 @@ class Launches:
             "id": order.job,
             "procs": str(order.size),
         }
-        return replace(launch, argv=filled(launch.argv, values))
-
-
-def filled(argv: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
-    """The words of a command with ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in."""
-    return tuple(PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in argv)
+        argv = (PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in launch.argv)
+        return replace(launch, argv=tuple(argv))
 
 
 def number_of(job: str) -> str:

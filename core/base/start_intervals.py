@@ -38,7 +38,7 @@ equation 2.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil, floor, frexp
 from typing import NamedTuple
@@ -228,20 +228,14 @@ class Calibration:
     def _span(self, group: Group) -> tuple[float, float] | None:
         """The interval of a class around an expected start of 0, by the lead time."""
         if group not in self._spans:
-            near = _near(self.errors, group)
-            alpha = self.alphas.get(group[0], MISSES)
+            kind, wanted = group
+            near = [error.relative for error in self.errors.get(group, ())]
+            if len(near) < ENOUGH:
+                beside = ((kind, wanted - 1), (kind, wanted + 1))
+                near += (e.relative for other in beside for e in self.errors.get(other, ()))
+            alpha = self.alphas.get(kind, MISSES)
             self._spans[group] = between(near, alpha) if len(near) >= ENOUGH else None
         return self._spans[group]
-
-
-def _near(errors: Mapping[Group, Iterable[StartError]], group: Group) -> list[float]:
-    """Relative errors of a class, and of the two next to it where those are too few."""
-    kind, wanted = group
-    found = [error.relative for error in errors.get(group, ())]
-    if len(found) < ENOUGH:
-        beside = ((kind, wanted - 1), (kind, wanted + 1))
-        found += (error.relative for other in beside for error in errors.get(other, ()))
-    return found
 
 
 def between(values: Iterable[float], alpha: float) -> tuple[float, float]:

@@ -106,7 +106,9 @@ def _known_as(state: State, name: str, entry: NativeJob) -> str | None:
     return None
 
 
-def _fields(name: str, entry: NativeJob) -> dict[str, Any]:
+def _planned(
+    state: State, name: str, entry: NativeJob, now: float
+) -> tuple[Job, Mapping[str, str]]:
     fields: dict[str, Any] = {"kind": "rigid", "procs": entry.procs, "clusters": [name]}
     if entry.time_limit is not None:
         fields["time_limit"] = entry.time_limit
@@ -116,13 +118,7 @@ def _fields(name: str, entry: NativeJob) -> dict[str, Any]:
         fields["memory_mb_per_proc"] = entry.memory_mb_per_proc
     if entry.shape != ONE_SLOT:
         fields["shape"] = to_builtins(entry.shape)
-    return fields
-
-
-def _planned(
-    state: State, name: str, entry: NativeJob, now: float
-) -> tuple[Job, Mapping[str, str]]:
-    command = Submit(token=token_of(name, entry), job=_fields(name, entry), launch=_launch(entry))
+    command = Submit(token=token_of(name, entry), job=fields, launch=_launch(entry))
     return submitted_job(state, entry.user, command, now)
 
 

@@ -56,8 +56,11 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
     for record in waiting:
         record = record.unplaced() if record.is_in_queues else record
         changed.append(_changed(state, record, command, now, offers))
-    if command.needs is not None:
-        _check_circle(state, changed)
+    needs = {record.id: record.needs for record in changed}
+    for job in needs if command.needs is not None else ():
+        if looped := dependencies.circle(state, job, needs):
+            message = f"dependency: job {looped} waits for job {job}"
+            raise RequestError("bad_request", message)
     changes = _in_words(command)
     if command.throttle is not None:
         for record in chosen:  # What runs counts, and may have to run again.
@@ -155,15 +158,6 @@ def _fixed(record: JobRecord) -> str:
     if isinstance(record.job, WorkflowJob | DivisibleJob) and record.started is not None:
         return f"job {record.id} has begun; only a job that has not can be changed"
     return ""
-
-
-def _check_circle(state: State, changed: list[JobRecord]) -> None:
-    """Refuse changes by which a job would wait for itself."""
-    needs = {record.id: record.needs for record in changed}
-    for record in changed:
-        if looped := dependencies.circle(state, record.id, needs):
-            message = f"dependency: job {looped} waits for job {record.id}"
-            raise RequestError("bad_request", message)
 
 
 def _planned(

@@ -31,12 +31,6 @@ MOST_S = 30.0
 SET_ASIDE = "set_aside"
 
 
-def may_go_on(current: RoundState, search: Isolation, now: float) -> bool:
-    """Whether the round has time for another attempt."""
-    current.attempts = search.attempts
-    return search.attempts < MOST_ATTEMPTS and now - current.started < MOST_S
-
-
 def set_aside(state: State, current: RoundState, search: Isolation, now: float) -> None:
     """Leave the causes out of the next rounds, and say so."""
     for job in search.causes:

@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.records import JobState
 from coalloc.core.base.round_control import OPERATOR, Isolation
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.base.state_tables import Outlook
@@ -172,7 +172,10 @@ def failed(state: State, event: SolveFailed, now: float) -> None:
 def _attempt(state: State, current: RoundState, now: float) -> bool:
     """Ask the same policy without some jobs, if the round has the time."""
     search = current.search
-    if search is None or not isolating.may_go_on(current, search, now):
+    if search is None:
+        return False
+    current.attempts = search.attempts
+    if search.attempts >= isolating.MOST_ATTEMPTS or now - current.started >= isolating.MOST_S:
         return False
     without = {*search.left_out(), *state.findings.aside, *state.findings.limited}
     current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
@@ -297,18 +300,13 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
     latest = list(accumulate((arrived for _, arrived in begun), max))
     for job in state.waiting:
         not_before = bisect_right(levels, first.get(job, 0.0))
-        is_over = not_before > 0 and arrival(job) < latest[not_before - 1]
-        if is_over and _is_eligible(state, state.jobs[job], now):
+        if not_before == 0 or arrival(job) >= latest[not_before - 1]:
+            continue
+        record = state.jobs[job]
+        is_held = record.state is not JobState.PENDING or record.opens(now) > now
+        is_throttled = record.throttle and job in state.findings.limited
+        if not (is_held or is_throttled or open_needs(state, record)):
             state.findings.passed_over[job] = state.findings.passed_over.get(job, 0) + 1
-
-
-def _is_eligible(state: State, record: JobRecord, now: float) -> bool:
-    """Whether a waiting job may start now, if there is room."""
-    if record.state is not JobState.PENDING or record.opens(now) > now:
-        return False
-    if record.throttle and record.id in state.findings.limited:
-        return False
-    return not open_needs(state, record)
 
 
 def _look_ahead(state: State, current: RoundState, plan: Plan) -> None:

@@ -169,14 +169,10 @@ def _arrival(state: State, placement: Placement, view: SlotsInUse, now: float) -
         places = {part.cluster for part in parent.parts if part.cluster in state.clusters}
         if not places or places == there or parent.ended is None:
             continue
-        links = {name: _link(state, name) for name in places | there}
+        links = {}
+        for name in places | there:  # as far as data that move are concerned
+            site = state.clusters[name].settings
+            gbps, latency_s = site.link_capacity_gbps, site.link_latency_s
+            links[name] = Cluster(name=name, nodes=(), link_gbps=gbps, link_latency_s=latency_s)
         latest = max(latest, min(parent.ended, now) + edge_delay(edge, places, there, links))
     return latest
-
-
-def _link(state: State, name: str) -> Cluster:
-    """A cluster as far as data that move to it are concerned."""
-    site = state.clusters[name].settings
-    return Cluster(
-        name=name, nodes=(), link_gbps=site.link_capacity_gbps, link_latency_s=site.link_latency_s
-    )

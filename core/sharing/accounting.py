@@ -16,9 +16,7 @@ def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> Non
     """Charge an attempt that has ended; `is_last`: the job with it, which is counted."""
     owner = project, user = project_of(state, record), record.user
     half_life_s = state.settings.priority.half_life_s
-    is_coallocated, waited_s = len(record.parts) > 1, 0.0
-    if record.started is not None:
-        waited_s = max(record.started - record.eligible, 0.0)
+    is_coallocated = len(record.parts) > 1
     total, first = 0.0, is_last
     for part, procs, start, end in spans(record, now):
         total += decayed_proc_s(procs, start, end, max(now, end), half_life_s)
@@ -35,7 +33,7 @@ def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> Non
                     proc_s=proc_s,
                     coallocated_proc_s=proc_s if is_coallocated else 0.0,
                     jobs=int(is_counted),
-                    wait_s=waited_s if is_counted else 0.0,
+                    wait_s=waited_s(record) if is_counted else 0.0,
                 )
             )
             days = state.sharing.days.setdefault(owner, {})
@@ -53,6 +51,13 @@ def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> Non
         days = state.sharing.days[owner]
         for day in [day for day in days if day <= int(now // DAY_S) - MOST_DAYS]:
             del days[day]
+
+
+def waited_s(record: JobRecord) -> float:
+    """From when a job could start until it did, seconds; 0 where it never did."""
+    if record.started is None:
+        return 0.0
+    return max(record.started - record.eligible, 0.0)
 
 
 def proc_s(record: JobRecord) -> float:

@@ -199,21 +199,13 @@ def _later(by: Commitment, current: RoundState, plan: Plan) -> Iterator[Placemen
     for placement in sorted(plan.placements, key=lambda p: p.start):
         if placement.start > begun and placement.chunks is None:
             yield placement
-    for job in left_out(plan):
-        if job in by.state.waiting:
-            turn = turn_of(by, by.state.jobs[job], by.now + SOON_S)
+    placed = {placement.job for placement in plan.placements}
+    for deferred in plan.deferred:
+        is_left_out = deferred.reason in LEFT_OUT and deferred.task is None
+        if is_left_out and deferred.job not in placed and deferred.job in by.state.waiting:
+            turn = turn_of(by, by.state.jobs[deferred.job], by.now + SOON_S)
             if turn is not None:
                 yield turn
-
-
-def left_out(plan: Plan) -> list[str]:
-    """The jobs, in the plan's order, that have no start in it and may take a turn."""
-    placed = {placement.job for placement in plan.placements}
-    return [
-        deferred.job
-        for deferred in plan.deferred
-        if deferred.reason in LEFT_OUT and deferred.task is None and deferred.job not in placed
-    ]
 
 
 def turn_of(

@@ -203,30 +203,24 @@ def _priority(sources: Sources, asked: PriorityQuestion, now: float) -> Priority
 
 
 def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
-    state = sources.state
+    state, plan = sources.state, sources.state.schedule.plan
+    if plan is not None:
+        body = write_plan(plan)
+        newest = NewestPlan(round=state.last.round, time=state.schedule.time, plan=body)
+    elif (row := sources.store.plan()) is not None:  # of an earlier run of the daemon
+        newest = NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
+    else:
+        newest = NewestPlan()
     return PlanAnswer(
-        plan=_newest_plan(sources),
+        plan=newest,
         node_clusters=dict(state.node_cluster()),
-        edges={}
-        if state.schedule.plan is None
-        else workflow_views.edges_of(state.schedule.plan, state),
+        edges={} if plan is None else workflow_views.edges_of(plan, state),
         running=job_views.running_rows(state, now),
         proc_gbps=job_views.proc_gbps(state),
         rules=tuple(snapshots.rules_of(state)),
         rule_costs=sources.costs(),
         time=now,
     )
-
-
-def _newest_plan(sources: Sources) -> NewestPlan:
-    """The newest of this run of the daemon, else of those before."""
-    state, plan = sources.state, sources.state.schedule.plan
-    if plan is not None:
-        return NewestPlan(round=state.last.round, time=state.schedule.time, plan=write_plan(plan))
-    row = sources.store.plan()
-    if row is None:
-        return NewestPlan()
-    return NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
 
 
 def _events(sources: Sources, asked: EventsQuestion, now: float) -> EventsAnswer:
