@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.records import JobRecord, JobState
@@ -112,7 +113,7 @@ def _running(state: State, now: float) -> list[Running]:
             running.append(run := running_view(state, record, now))
             running += runs_on_twins(state, record, run)
     for cluster in state.clusters.values():
-        running += map(_told_running, cluster.running)
+        running += map(_told, cluster.running)
     return running
 
 
@@ -131,11 +132,9 @@ def _reservations(
     queued = known - ours
     found = [kept for record in state.placed_records() for kept in _expected(record, queued, now)]
     for cluster in state.clusters.values():
-        if cluster.reading is not None:
-            found += (
-                _told_reservation(kept, users.get(kept.id, ()))
-                for kept in cluster.reading.reservations
-            )
+        for kept in map(_told, () if cluster.reading is None else cluster.reading.reservations):
+            jobs = users.get(kept.id)
+            found.append(replace(kept, jobs=(*kept.jobs, *jobs)) if jobs else kept)
     return [*found, *reserving.views(state, known)]
 
 
@@ -254,22 +253,15 @@ def _node(cluster: ClusterState, read: NodeReading, power_step: float) -> Node:
     )
 
 
-def _told_running(work: Running) -> Running:
-    """Run of a native job as its batch system has it; a time far away is only known to be far."""
-    if EVENT.holds(work.start) and EVENT.holds(work.end):
-        return work
-    return replace(work, start=_within(work.start), end=_within(work.end))
+Told = TypeVar("Told", Running, Reservation)
 
 
-def _told_reservation(kept: Reservation, jobs: Collection[str]) -> Reservation:
-    if EVENT.holds(kept.start) and EVENT.holds(kept.end) and not jobs:
-        return kept
-    start, end = _within(kept.start), _within(kept.end)
-    return replace(kept, start=start, end=end, jobs=(*kept.jobs, *jobs))
-
-
-def _within(time: float) -> float:
-    return min(max(time, EVENT.low), EVENT.high)
+def _told(each: Told) -> Told:
+    """What a batch system says has a begin and an end; a time far away is only known to be far."""
+    if EVENT.holds(each.start) and EVENT.holds(each.end):
+        return each
+    start, end = (min(max(time, EVENT.low), EVENT.high) for time in (each.start, each.end))
+    return replace(each, start=start, end=end)
 
 
 def weakness(cluster: ClusterState, node: NodeReading) -> str:

@@ -251,17 +251,15 @@ def why(record: JobRecord, state: State, now: float) -> Why:
     start, reason, detail = expectation(record, state, now)
     early, late = promises.interval(state, record, start, now) or (None, None)
     facts: list[str] = []
-    pool = state.composites.get(record.id)
+    pool, view = state.composites.get(record.id), occupation(state, now)
     if isinstance(pool, ChunkPool):
         facts.append(
             f"{pool.left(now)} of {pool.total} chunks are to be placed, on slots that the other "
-            f"jobs leave idle; free now: {_free(state, record.user, now)}"
+            f"jobs leave idle; free now: {_free(view, record.user)}"
         )
     elif record.is_waiting:
-        view = occupation(state, now)
-        free = _free(state, record.user, now)
-        facts.append(f"asks for {narrowest(record.job)} processes; free now: {free}")
-        job = record.job
+        job, free = record.job, _free(view, record.user)
+        facts.append(f"asks for {narrowest(job)} processes; free now: {free}")
         if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
             facts.append(
                 f"{job.proc_gbps:g} Gbit/s per process; links left: "
@@ -322,9 +320,9 @@ def _drained(state: State) -> str:
     )
 
 
-def _free(state: State, user: str, now: float) -> str:
-    view = occupation(state, now)
-    free = {name: 0 for name, each in state.clusters.items() if not each.closed_to(user)}
+def _free(view: SlotsInUse, user: str) -> str:
+    clusters = view.state.clusters.items()
+    free = {name: 0 for name, each in clusters if not each.closed_to(user)}
     for node, count in view.free.items():
         if view.cluster_of[node] in free:
             free[view.cluster_of[node]] += max(0, count)
