@@ -130,7 +130,6 @@ def assembled(
         clock=time.time,
         clock_steps=ClockSteps(),
         began=time.time(),
-        owner=owner,
         access=access,
         store=store,
         core=core,

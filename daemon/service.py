@@ -20,7 +20,7 @@ from structlog.stdlib import BoundLogger
 
 import coalloc
 from coalloc.core.base.effects import Effect, Reply
-from coalloc.core.base.events import Caller, ClockSet, CoreEvent, Reconfigured, Requested, Ticked
+from coalloc.core.base.events import ClockSet, CoreEvent, Reconfigured, Requested, Ticked
 from coalloc.core.base.requests import Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
@@ -81,8 +81,6 @@ class Service:
     clock: Callable[[], float]
     clock_steps: ClockSteps
     began: float
-    owner: Caller
-    """Every caller, in single-user mode."""
     access: Access | None
     """Tells users apart, in multi-user mode."""
     store: Store

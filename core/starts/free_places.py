@@ -40,7 +40,7 @@ class FreePlaces:
 
     def __init__(self, state: State, snapshot: Snapshot, plan: Plan, now: float) -> None:
         self._state, self._now = state, now
-        self.bills = _bills(state)
+        self._cpus = {n.name: n.slot_cpus for each in state.clusters.values() for n in each.nodes}
         self._rooms: dict[Hashable, Sequence[NodeReading]] = {}
         self._view = occupation(state, now)
         self._busy: dict[str, list[tuple[float, float, int]]] = {}
@@ -98,15 +98,13 @@ class FreePlaces:
 
     def billed(self, record: JobRecord, nodes: Mapping[str, int]) -> int:
         """Processors that a job is charged for on these nodes."""
-        each = {node: cpus for of in self.bills.values() for node, cpus in of.items()}
         slots = slots_on(self._state.clusters.values(), record.job, nodes) or nodes
-        return sum(count * each.get(name, 1) for name, count in slots.items())
+        return sum(count * self._cpus.get(name, 1) for name, count in slots.items())
 
 
 def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Placement) -> Placement:
     """A start of now on the cluster that bills least of those where it could start as well."""
-    bills = places.bills
-    names = {name for name, nodes in bills.items() if nodes.keys() & placement.nodes.keys()}
+    names = {name for name, each in state.clusters.items() if any(map(each.node, placement.nodes))}
     if len(names) > 1 or not may_be_one(record):
         return placement
     procs, planned = sum(placement.nodes.values()), placement.end - placement.start
@@ -130,13 +128,7 @@ def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Plac
 
 def bills_differ(state: State) -> bool:
     """Whether a slot is charged as more processors on some nodes than on others."""
-    return len({cpus for nodes in _bills(state).values() for cpus in nodes.values()}) > 1
-
-
-def _bills(state: State) -> dict[str, dict[str, int]]:
-    """By cluster and node: the processors that a slot is charged as."""
-    clusters = state.clusters.items()
-    return {name: {n.name: n.slot_cpus for n in each.nodes} for name, each in clusters}
+    return len({n.slot_cpus for each in state.clusters.values() for n in each.nodes}) > 1
 
 
 def seconds_on(

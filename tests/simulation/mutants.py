@@ -138,7 +138,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "confirmed-twice": Mutant(
         siblings._chosen,
-        '        _withdraw(state, record, part, f"granted in {winner.cluster}")\n',
+        '        abort_parts(state, record.alone(part), f"granted in {winner.cluster}")\n',
         (
             "        from coalloc.core.base.messages import Start\n"
             "        state.send(part.cluster, Start(job=record.id, attempt=record.attempt))\n"
@@ -146,7 +146,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "losers-not-withdrawn": Mutant(
         siblings._chosen,
-        '_withdraw(state, record, part, f"granted in {winner.cluster}")',
+        'abort_parts(state, record.alone(part), f"granted in {winner.cluster}")',
         "pass",
     ),
     "late-grants-accepted": Mutant(
