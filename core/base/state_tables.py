@@ -41,7 +41,6 @@ class ClaimWait(NamedTuple):
 class Outlook(Struct, frozen=True, kw_only=True):
     """The latest round's answer for a waiting job; not persistent."""
 
-    round: int
     start: float | None = None
     nodes: Mapping[str, int] = struct_field(default_factory=dict)
     reason: str = ""

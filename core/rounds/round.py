@@ -230,7 +230,7 @@ def _start_now(state: State, current: RoundState, plan: Plan, now: float) -> Non
         if why and (record.flow or not current.taken.isdisjoint(placement.nodes)):
             continue  # It starts along the plan when its nodes are free.
         if why:
-            _superseded(state, current, record.id, why)
+            _superseded(state, record.id, why)
             continue
         chosen = rule.begin(record, placement)
         if chosen is not None:
@@ -240,8 +240,8 @@ def _start_now(state: State, current: RoundState, plan: Plan, now: float) -> Non
         _count_passed_over(state, current, started, now)
 
 
-def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
-    outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
+def _superseded(state: State, job: str, why: str) -> None:
+    outlook = Outlook(reason=Reason.SUPERSEDED, detail=why)
     state.findings.outlook[job] = outlook
     state.log("start_superseded", job=job, why=why)
     state.rounds.want("superseded")
@@ -267,7 +267,7 @@ def _fill(state: State, current: RoundState, plan: Plan, now: float) -> None:
         if placement is None:
             continue
         if why := rule.obstacle(whole, placement, now):
-            _superseded(state, current, pool.id, why)
+            _superseded(state, pool.id, why)
             continue
         queued = queueing.may_wait(rule, whole, placement)
         if not queued and queueing.must_wait(rule, placement):
@@ -319,15 +319,13 @@ def _look_ahead(state: State, current: RoundState, plan: Plan) -> None:
                 refused = reserved_text(state, state.jobs[deferred.job], current.snapshot.time)
             if refused and deferred.task is None:
                 reason, detail = str(Reason.INSUFFICIENT), refused
-            state.findings.outlook[deferred.job] = Outlook(
-                round=current.number, reason=reason, detail=detail
-            )
+            state.findings.outlook[deferred.job] = Outlook(reason=reason, detail=detail)
     starts: dict[str, float] = {}
     for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
         if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
             starts[placement.job] = placement.start
             state.findings.outlook[placement.job] = Outlook(
-                round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
+                start=placement.start, nodes=placement.nodes, reason="planned"
             )
     promises.keep(state, starts, current.snapshot.time)
 

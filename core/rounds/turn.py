@@ -76,7 +76,7 @@ class StartRule(Commitment):
         if self.places is not None:
             placement = cheaper(state, self.places, record, placement)
         if deadlines.misses(record, now, placement.end - placement.start):
-            deadlines.withhold(state, record.id, self.round)
+            deadlines.withhold(state, record.id)
             return None
         asked = limits.start_of(state, record, placement)
         if self._between and self.book.why_not(record, *asked):

@@ -37,7 +37,6 @@ class Peer(Struct, frozen=True, kw_only=True):
 
     user: str
     uid: int
-    gid: int
     is_admin: bool
     """Root, or the daemon's own user."""
     has_account: bool = True

@@ -213,7 +213,7 @@ def _enrolment() -> enrol.Enrolment:
 def _enrol(content: bytes) -> None:
     enrolment = _enrolment()
     for admin in (False, True):
-        peer = enrol.Peer(user="daemon", uid=1, gid=1, is_admin=admin)
+        peer = enrol.Peer(user="daemon", uid=1, is_admin=admin)
         conversation = enrol.Conversation(enrolment, peer)
         for line in content.split(b"\n")[:MOST_LINES]:
             json.dumps(conversation.answer(line)).encode()

@@ -38,12 +38,12 @@ class SocketTestbed:
         )
         enrolment = Enrolment(access, Config(), on_change=lambda key: None, timer=lambda: 0.0)
         self.socket = EnrolmentSocket(self.path, enrolment)
-        self.peer = Peer(user="ada", uid=1000, gid=1000, is_admin=False)
+        self.peer = Peer(user="ada", uid=1000, is_admin=False)
         monkeypatch.setattr(enrolment_socket, "peer_of", lambda connection: self.peer)
 
     def be(self, user: str, uid: int, **fields: Any) -> None:
         """Connect as this user from now on."""
-        self.peer = Peer(user=user, uid=uid, gid=uid, **{"is_admin": False, **fields})
+        self.peer = Peer(user=user, uid=uid, **{"is_admin": False, **fields})
 
     async def ask(self) -> str:
         """Ask for the list; returns the refusal, or nothing."""

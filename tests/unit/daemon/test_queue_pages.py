@@ -115,7 +115,7 @@ def test_reasons_fold_nodes_and_arrays() -> None:
     assert reasons[later][0] == "begin_time"
     assert reasons[later][1].startswith("may not start before ")
     site.state.findings.outlook[f"{array}_299"] = Outlook(
-        round=1, start=site.now + 5.0, nodes={f"alpha{n}": 1 for n in (1, 2, 3)} | {"beta1": 1}
+        start=site.now + 5.0, nodes={f"alpha{n}": 1 for n in (1, 2, 3)} | {"beta1": 1}
     )
     rows = {row.id: row.detail for row in Local(site).queue()}
     assert rows[f"{array}_299"] == "planned to start on alpha[1-3],beta1"
