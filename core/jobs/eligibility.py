@@ -13,6 +13,7 @@ free first. The part that the job has there then keeps to the bound, whatever el
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import ceil, inf
@@ -24,11 +25,12 @@ from coalloc.core.base.messages import SHAPES, STREAMS
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import narrowest
-from coalloc.core.jobs.batch_accounts import account_there
+from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.settings import ClusterConfig
 from coalloc.model.shape import ONE_SLOT, demands, lays_out, most_procs
-from coalloc.model.sites.batch_options import PLAIN, BatchOptions
+from coalloc.model.sites.batch_options import PLAIN, BatchOptions, check_options
 from coalloc.model.sites.constraint import admits
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.sites.reserved import Reserved
@@ -60,6 +62,8 @@ class JobOwner(Struct, frozen=True, kw_only=True):
 UNKNOWN_OWNER = JobOwner()
 OLDER = Verdict(closed="its executor is older than shapes")
 STREAMLESS = Verdict(closed="its executor is older than interactive jobs")
+EVERY = "*"
+_KEY = re.compile(r"\*|[^/*\s]+(/(\*|[^/*\s]+))?")
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
@@ -112,6 +116,36 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         found = judged(rules, asking)
         cluster.verdicts[key] = replace(found, limits=_narrowed(found.limits, job))
     return cluster.verdicts[key]
+
+
+def account_there(accounts: Mapping[str, str], user: str, account: str) -> str:
+    """The account of a cluster that stands for a job's; empty: the user's default one.
+
+    The first of ``USER/ACCOUNT``, ``ACCOUNT``, ``USER/*`` and ``*`` that `accounts` has says it;
+    where it has none, the account is the job's own.
+    """
+    keys = (f"{user}/{account}", account) if account else ()
+    for key in (*keys, f"{user}/{EVERY}", EVERY):
+        if key in accounts:
+            return accounts[key]
+    return account
+
+
+def told(settings: ClusterConfig, record: JobRecord) -> BatchOptions:
+    """Options that a cluster's batch system is told for a job."""
+    account = account_there(settings.accounts, record.user, record.account)
+    return record.batch.with_account(account)
+
+
+def check_accounts(accounts: Mapping[str, object], where: str) -> None:
+    """Refuse keys of another form, and what is no account."""
+    for key, value in accounts.items():
+        if not _KEY.fullmatch(key):
+            forms = "ACCOUNT, USER/ACCOUNT, USER/* or *"
+            raise InputError(f"{where}.{key}", f"is none of {forms}")
+        if not isinstance(value, str):
+            raise InputError(f"{where}.{key}", f"{value!r} is not a text")
+        check_options(BatchOptions(account=value), f"{where}.{key}")
 
 
 def amounts_of(job: Job, procs: int, nodes: int) -> Counter[str]:

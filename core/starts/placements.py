@@ -56,11 +56,6 @@ class Commitment:
             self._book = LimitBook(self.state, self.now)
         return self._book
 
-    def count_claims(self, record: JobRecord) -> None:
-        """Count the claims of a job that has just been placed, where they may wait."""
-        if record.queued:
-            self.claims.update((part.cluster, record.user) for part in record.parts)
-
 
 def startable(state: State, placement: Placement, now: float) -> JobRecord | None:
     """The record of a placement that may start now as far as its job is concerned."""
@@ -127,7 +122,8 @@ def place(
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen if queued else with_followers(state, chosen, now), now)
     view.place(chosen)
-    by.count_claims(chosen)
+    if queued:
+        by.claims.update((part.cluster, chosen.user) for part in chosen.parts)
     if state.schedule.order is not None:
         state.schedule.order.drop((placement.job, placement.task or ""))
     return chosen

@@ -25,8 +25,8 @@ from coalloc.core.jobs.after_restore import (
     reserve_attempt,
     started_after_backup,
 )
-from coalloc.core.jobs.batch_accounts import told
 from coalloc.core.jobs.dependencies import has_started
+from coalloc.core.jobs.eligibility import told
 from coalloc.core.jobs.ends import abort_parts, release_dependents, remember, verdict
 from coalloc.core.jobs.occupation import slots_on
 from coalloc.core.jobs.workflows import task_ended, tries_again
