@@ -10,8 +10,7 @@ from typing import Any
 
 from coalloc.core.base.events import Caller, Requested, TokenRecalled
 from coalloc.core.base.requests import Refused, RequestError, Submit
-from coalloc.daemon.queries.answers import ANSWERS, answered, explained_job
-from coalloc.daemon.queries.estimate import estimated
+from coalloc.daemon.queries.answers import ANSWERS, answered, estimated, explained_job
 from coalloc.daemon.service import INTERNAL, Service
 from coalloc.daemon.store.errors import StoreCorruptError, StoreError
 from coalloc.model.values import fields_of, replace

@@ -1,6 +1,6 @@
 """Workflows: tasks that end, are tried again, or take the rest with them; the end of the whole.
 
-Divisible jobs are treated alike: a piece is a task that nothing stands behind (`core.composites`).
+Divisible jobs are treated alike: a piece is a task that nothing stands behind.
 
 Rules
 -----

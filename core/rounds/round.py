@@ -292,7 +292,7 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
     """Waiting jobs that arrived before one that was started now were passed over.
 
     Those that may not start yet were not: they are in no order. Nor were they by a job whose turn
-    it was before theirs, see `core.priority`.
+    it was before theirs, see `core.sharing.priority`.
     """
     first = {job.id: job.priority for job in current.snapshot.queue}
     begun = sorted((first.get(job.partition(".")[0], 0.0), arrival(job)) for job in started)

@@ -1,6 +1,6 @@
 """Limits of users and projects: which waiting jobs they hold, and why.
 
-A job may start while, in each of its scopes (`core.projects.Scope`), with it
+A job may start while, in each of its scopes (`core.base.projects.Scope`), with it
 
 - no more than `max_procs` slots are taken, one by each process that asks for nothing more,
 - no more than `max_running_jobs` jobs run; a workflow or a divisible job is one,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -11,24 +12,32 @@ from msgspec import Struct
 
 from coalloc.core.base.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.base.composites import flow_of, named
-from coalloc.core.base.events import Caller
+from coalloc.core.base.events import Caller, Requested
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import RequestError
-from coalloc.core.base.start_intervals import MISSES
+from coalloc.core.base.requests import RequestError, Submit
+from coalloc.core.base.start_intervals import FIRST, MISSES, Calibration
 from coalloc.core.base.state import State, whole_id
+from coalloc.core.commands.queue import admitted
 from coalloc.core.jobs import arrays
+from coalloc.core.jobs.deadlines import DEADLINE, misses
 from coalloc.core.jobs.workflows import first_record
 from coalloc.core.rounds import snapshots
+from coalloc.core.starts.placements import NOW_S
 from coalloc.daemon.queries import accounts, job_views, workflow_views
+from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.errors import InputError
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import fields_of, replace
+from coalloc.runtime.texts import instant
 from coalloc.wire.answers import (
     Answer,
+    Estimate,
     Event,
     EventsAnswer,
     Health,
@@ -42,7 +51,8 @@ from coalloc.wire.answers import (
     ShowAnswer,
     SnapshotAnswer,
 )
-from coalloc.wire.frames import PROTOCOL
+from coalloc.wire.codec import decode_command
+from coalloc.wire.frames import PROTOCOL, WireError
 from coalloc.wire.job_rows import JobDetails
 from coalloc.wire.questions import (
     QUESTIONS,
@@ -325,3 +335,68 @@ def answered(sources: Sources, body: Mapping[str, Any], now: float) -> Answer:
     """The answer to a question of `ANSWERS`; `WireError`: a field is missing or of another kind."""
     kind = body["type"]
     return ANSWERS[kind](sources, read_question(body, QUESTIONS[kind]), now)
+
+
+async def estimated(
+    planner: RoundPlanner, sources: Sources, body: Mapping[str, Any], policy: str, now: float
+) -> Estimate:
+    """Start, end and nodes of the job of a submit, by a whole solve; nothing is queued.
+
+    Refused where the submit itself would be, and while no solver is free.
+    """
+    snapshot, record = what_if(sources, body, now)
+    try:
+        notes = sources.state.learning.notes.get(policy)
+        plan = await planner.solve(snapshot, planner.request(policy, notes=notes))
+    except Exception as error:
+        raise RequestError("busy", f"no estimate: {error}") from error
+    estimate = estimate_of(plan, record.id, now, sources.state.learning.calibration, snapshot)
+    start, end = estimate.start_estimate, estimate.end_estimate
+    if start is None or end is None or not misses(record, start, end - start):
+        return estimate
+    detail = f"the plan starts it at {instant(start)}, too late for its deadline"
+    return Estimate(reason=DEADLINE, detail=detail, time=estimate.time)
+
+
+def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, JobRecord]:
+    """The snapshot of a round with the job of a submit in it, and the job's record there."""
+    try:
+        job_fields = body.get("job")
+        is_workflow = isinstance(job_fields, Mapping) and job_fields.get("kind") == "workflow"
+        kind = "submit_workflow" if is_workflow else "submit"
+        command = decode_command({**body, "type": kind, "token": uuid.uuid4().hex})
+        assert isinstance(command, Submit)
+        # What it depends on, and that it is held, says nothing of where it would fit.
+        command = replace(command, needs=(), hold=False, hold_infeasible=False)
+        asked = Requested(origin=None, command=command, **fields_of(sources.caller, Caller))
+        record = admitted(sources.state, asked, command, now)
+    except (InputError, WireError) as error:
+        raise RequestError("bad_request", str(error)) from error
+    state = sources.state
+    without = {*state.findings.aside, *state.findings.limited}
+    return snapshots.snapshot(state, now, without=without, also=record), record
+
+
+def estimate_of(
+    plan: Plan, job: str, now: float, calibration: Calibration, snapshot: Snapshot
+) -> Estimate:
+    """Start and end of one job in a plan; a start that is not at once with its interval."""
+    mine = [p for p in plan.placements if p.job == job]
+    placed = min(mine, key=lambda p: p.start, default=None)
+    deferred = next((d for d in plan.deferred if d.job == job), None)
+    interval = None
+    if placed is not None and placed.task is None and placed.chunks is None:
+        begin = max(now, next(one.earliest for one in snapshot.queue if one.id == job))
+        if placed.start > begin + NOW_S:
+            interval = calibration.interval(placed.start, now, FIRST, begin)
+    early, late = interval or (None, None)
+    return Estimate(
+        start_estimate=None if placed is None else placed.start,
+        start_early=early,
+        start_late=late,
+        end_estimate=max((p.end for p in mine), default=None),
+        nodes={} if placed is None else dict(placed.nodes),
+        reason="" if deferred is None else str(deferred.reason),
+        detail="" if deferred is None else deferred.detail,
+        time=now,
+    )
