@@ -20,7 +20,7 @@ from coalloc.core.base.round_control import Aside, Isolation
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds import snapshots
-from coalloc.core.rounds.waiting_jobs import waiting_view
+from coalloc.core.rounds.snapshots import waiting_view
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 
