@@ -21,8 +21,16 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from coalloc.daemon.solver.frames import PLAN, SNAPSHOT, FrameError, Request, frame
-from coalloc.daemon.solver.request import SolverRequest, cut_short, lines
+from coalloc.daemon.solver.frames import (
+    PLAN,
+    SNAPSHOT,
+    FrameError,
+    Request,
+    SolverRequest,
+    cut_short,
+    frame,
+    lines,
+)
 from coalloc.model.values import replace
 from coalloc.runtime.logs import get_logger
 
