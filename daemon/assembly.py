@@ -20,8 +20,7 @@ from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import carry_out, costed, tell
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
-from coalloc.daemon.monitoring.notify import Notifier
-from coalloc.daemon.monitoring.user_mail import UserMail
+from coalloc.daemon.monitoring.notify import Notifier, UserMail
 from coalloc.daemon.outbox import Delivery, Launches
 from coalloc.daemon.queries.answers import Sources, find_job, whole_of
 from coalloc.daemon.queries.waiters import Waiters

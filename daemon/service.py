@@ -28,8 +28,7 @@ from coalloc.daemon.access.own_clusters import with_own
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
-from coalloc.daemon.monitoring.notify import Notifier
-from coalloc.daemon.monitoring.user_mail import UserMail
+from coalloc.daemon.monitoring.notify import Notifier, UserMail
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import Sources
 from coalloc.daemon.queries.waiters import Waiters
