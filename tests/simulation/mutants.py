@@ -31,7 +31,7 @@ from coalloc.core.jobs import (
     workflows,
 )
 from coalloc.core.rounds import turn
-from coalloc.core.sharing import accounting, limit_book, limits
+from coalloc.core.sharing import accounting, limits
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import packs, requeue, siblings
 from coalloc.core.starts import placements as placing
@@ -159,7 +159,7 @@ MUTANTS: dict[str, Mutant] = {
         siblings.settled, " and not state.presence.unreconciled", "", steps=2000
     ),
     "siblings-counted-apart": Mutant(
-        limit_book.LimitBook._count,
+        limits.LimitBook._count,
         "procs = record.placed_slots",
         "procs = sum(sum(part.held.values()) for part in record.parts)",
     ),
@@ -340,7 +340,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Throttles of arrays, and deadlines
     "throttles-ignored": Mutant(
-        limit_book.LimitBook._scopes, "if record.throttle and record.array:", "if False:"
+        limits.LimitBook._scopes, "if record.throttle and record.array:", "if False:"
     ),
     "throttles-of-waiting-members-only": Mutant(
         updating.update, "            if record.is_placed:\n", "            if False:\n"
