@@ -16,7 +16,7 @@ from coalloc.core.jobs.occupation import held_by
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.jobs.twins import runs_on_twins
 from coalloc.core.sharing import guarantees, limits, priority
-from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing.limits import LimitBook
 from coalloc.core.starts.negotiation import others
 from coalloc.core.starts.waits import is_crowded
 from coalloc.model.cost import within_limit

@@ -17,7 +17,7 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.occupation import loads_of, meeting_place, occupation, parts_of
 from coalloc.core.jobs.workflows import begin, part_record, task_record
-from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing.limits import LimitBook
 from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.packs import with_followers
 from coalloc.core.starts.siblings import may_be_one

@@ -16,7 +16,7 @@ from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
 from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
-from coalloc.core.commands import run_limits
+from coalloc.core.commands.updates import followed
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.after_restore import (
     CLAIMED,
@@ -134,7 +134,7 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         if report.state in PART_ENDED:
             state.send(cluster, Forget(job=report.job, attempt=report.attempt))
         return
-    record = run_limits.followed(state, record, part, report, now)
+    record = followed(state, record, part, report, now)
     part = _part(record, cluster, report) or part
     step = _step(report, has_nodes=bool(report.nodes))
     if step <= _step(part, has_nodes=part.granted is not None):
