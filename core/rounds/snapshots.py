@@ -260,7 +260,7 @@ Told = TypeVar("Told", Running, Reservation)
 
 
 def _told(each: Told) -> Told:
-    """What a batch system says has a begin and an end; a time far away is only known to be far."""
+    """Work or a reservation as told by a batch system; a time far away is only known to be far."""
     if EVENT.holds(each.start) and EVENT.holds(each.end):
         return each
     start, end = (min(max(time, EVENT.low), EVENT.high) for time in (each.start, each.end))
