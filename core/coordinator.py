@@ -264,8 +264,8 @@ class Coordinator:
                 return queue.submit(state, event, command, now)
             case Cancel() as command:
                 answer = queue.cancel(state, event, command, now)
-            case Hold() as command:
-                answer = queue.hold(state, event, command, now)
+            case Hold(job=job):
+                answer = queue.switch(state, event, job, now, JobState.HELD)
             case Release() as command:
                 return queue.release(state, event, command, now)
             case Update() as command:

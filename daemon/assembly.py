@@ -10,27 +10,24 @@ from pathlib import Path
 
 from structlog.stdlib import BoundLogger
 
+from coalloc.core.base.events import Caller
 from coalloc.core.base.messages import Streamed
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
-from coalloc.daemon.access.enrolment import opened_access
+from coalloc.daemon.access.key_table import KeyTable
 from coalloc.daemon.access.own_clusters import with_own
-from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
-from coalloc.daemon.effects import Effects, tell
+from coalloc.daemon.effects import carry_out, costed, tell
 from coalloc.daemon.heartbeats import Heartbeats
-from coalloc.daemon.launches import Launches
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
-from coalloc.daemon.monitoring.notify import Notifier
-from coalloc.daemon.monitoring.user_mail import UserMail
-from coalloc.daemon.outbox import Delivery
+from coalloc.daemon.monitoring.notify import Notifier, UserMail
+from coalloc.daemon.outbox import Delivery, Launches
 from coalloc.daemon.queries.answers import Sources, find_job, whole_of
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies
 from coalloc.daemon.requests import Requests
-from coalloc.daemon.service import Service
+from coalloc.daemon.service import ClockSteps, Service
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.recall import recall
@@ -38,6 +35,7 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
+from coalloc.runtime.key_files import kept_key
 from coalloc.runtime.user import user_name
 from coalloc.wire.server import Endpoints, OnRequest, OnStatement, Server
 
@@ -52,7 +50,11 @@ async def opened(config: Config, log: BoundLogger, stack: AsyncExitStack) -> Ser
     # Before the keys, which tell later that there was one.
     store = Store(Path(daemon.state_dir) / "coalloc.db")
     stack.callback(store.close)
-    access = opened_access(config, log) if is_shared else None
+    access = None
+    if is_shared:
+        folder = Path(daemon.state_dir)
+        pair = kept_key(folder / "server-key.json").pair
+        access = Access(pair, KeyTable(folder / "keys.json"), config.access, log)
     solver = SolverPool(
         cache_dir=cache_dir(config),
         nice=config.solver.nice,
@@ -97,11 +99,10 @@ def assembled(
         ),
     )
     told = partial(tell, core.state, server)
-    launches = Launches(store, log)
-    delivery = Delivery(told, launches.of, epoch=core.state.epoch, task_launch_of=launches.of_task)
+    delivery = Delivery(told, Launches(store, log).of, epoch=core.state.epoch)
     delivery.restore(memory.outbox)
     heartbeats = Heartbeats(core.state, told, delivery, loop)
-    owner = Caller(user=user_name(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
+    owner = Caller(user=user_name(), uid=os.getuid(), gid=os.getgid(), operator=True)
     replies = Replies(server, owner, access)
     writer = Writer(
         store,
@@ -109,20 +110,25 @@ def assembled(
         loop,
         log,
         time.time,
-        carry_out=lambda effects, now: carrier.carry_out(effects, now),
+        carry_out=lambda effects, now: carry_out(service, effects, now),
         refuse=replies.send,
     )
     writer.on_commit = metrics.histogram["coalloc_store_commit_seconds"].observe
     planner = RoundPlanner(solver, loop.offer)
     planner.rounds = config.rounds
-    sources = Sources(state=core.state, store=store, caller=owner, health=lambda: service.health())
+    sources = Sources(
+        state=core.state,
+        store=store,
+        caller=owner,
+        health=lambda: service.health(),
+        costs=lambda: planner.costs.newest,
+    )
     service = Service(
         config=config,
         log=log,
         clock=time.time,
         clock_steps=ClockSteps(),
         began=time.time(),
-        owner=owner,
         access=access,
         store=store,
         core=core,
@@ -142,8 +148,8 @@ def assembled(
         streams=Streams(partial(find_job, sources), core.state, told, loop, replies, server.answer),
         waiters=Waiters(partial(whole_of, sources), server.answer, replies.send),
     )
-    requests, carrier = Requests(service), Effects(service)
-    planner.costs.on_found = carrier.costed
+    requests = Requests(service)
+    planner.costs.on_found = partial(costed, service)
     return service
 
 

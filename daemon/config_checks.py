@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
-from coalloc.core.jobs.batch_accounts import check_accounts
+from coalloc.core.jobs.eligibility import check_accounts
 from coalloc.daemon.foreign_options import check_foreign_options, check_options
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown

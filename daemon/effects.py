@@ -31,72 +31,67 @@ from coalloc.wire.codec import ToExecutor
 from coalloc.wire.server import ExecutorPeer, Server
 
 
-class Effects:
-    """Carries out what the core has decided, each effect by the part of the daemon that can."""
+def carry_out(service: Service, effects: list[Effect], now: float) -> None:
+    """Carry out effects that are on disk in their order, each by the part that can."""
+    state = service.core.state
+    for effect in effects:
+        match effect:
+            case SendOrder(cluster=cluster, seq=seq, order=order):
+                service.delivery.add(cluster, seq, order)
+            case DropOrders(cluster=cluster, through_seq=seq):
+                service.delivery.done(cluster, seq)
+            case SendWelcome(cluster=cluster, base_seq=base):
+                welcome = Welcome(
+                    store=state.store,
+                    epoch=state.epoch,
+                    base_seq=base,
+                    lease_s=state.settings.start.lease_s,
+                    recall=is_untold(state, cluster),
+                )
+                tell(state, service.server, cluster, welcome)
+            case AskHello(cluster=cluster, peer=ExecutorPeer() as peer):
+                ping = Ping(epoch=state.epoch, known=False)
+                service.server.tell(cluster, peer, ping)
+            case TurnAway(cluster=cluster, peer=ExecutorPeer() as peer, why=why):
+                service.server.turn_away(cluster, peer, why)
+            case ResendOrders(cluster=cluster, from_seq=seq):
+                service.delivery.replay(cluster, seq)
+            case Reply(origin=origin, answer=answer):
+                service.replies.send(origin, answer)
+            case AppendEvent():
+                _recorded(service, effect)
+            case Publish(topic=topic, body=body):
+                service.server.publish(topic, body)
+            case Solve():
+                service.planner.start(effect)
+            case RoundFinished():
+                service.metrics.round_finished(effect, now)
+                waiting = service.delivery.waiting()
+                service.metrics.sample(state, waiting, service.server.faults)
+            case Wake(at=at):
+                service.loop.later(max(0.0, at - now), lambda: service.loop.offer(Ticked()))
+            case _:
+                pass
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
 
-    def carry_out(self, effects: list[Effect], now: float) -> None:
-        """Carry out effects that are on disk, in their order."""
-        service, state = self._service, self._service.core.state
-        for effect in effects:
-            match effect:
-                case SendOrder(cluster=cluster, seq=seq, order=order):
-                    service.delivery.add(cluster, seq, order)
-                case DropOrders(cluster=cluster, through_seq=seq):
-                    service.delivery.done(cluster, seq)
-                case SendWelcome(cluster=cluster, base_seq=base):
-                    welcome = Welcome(
-                        store=state.store,
-                        epoch=state.epoch,
-                        base_seq=base,
-                        lease_s=state.settings.start.lease_s,
-                        recall=is_untold(state, cluster),
-                    )
-                    tell(state, service.server, cluster, welcome)
-                case AskHello(cluster=cluster, peer=ExecutorPeer() as peer):
-                    ping = Ping(epoch=state.epoch, known=False)
-                    service.server.tell(cluster, peer, ping)
-                case TurnAway(cluster=cluster, peer=ExecutorPeer() as peer, why=why):
-                    service.server.turn_away(cluster, peer, why)
-                case ResendOrders(cluster=cluster, from_seq=seq):
-                    service.delivery.replay(cluster, seq)
-                case Reply(origin=origin, answer=answer):
-                    service.replies.send(origin, answer)
-                case AppendEvent():
-                    self._recorded(effect)
-                case Publish(topic=topic, body=body):
-                    service.server.publish(topic, body)
-                case Solve():
-                    service.planner.start(effect)
-                case RoundFinished():
-                    service.metrics.round_finished(effect, now)
-                    waiting = service.delivery.waiting()
-                    service.metrics.sample(state, waiting, service.server.faults)
-                case Wake(at=at):
-                    service.loop.later(max(0.0, at - now), lambda: service.loop.offer(Ticked()))
-                case _:
-                    pass
+def _recorded(service: Service, effect: AppendEvent) -> None:
+    """Count an event, notify of it, publish it, and answer those who have waited for it."""
+    record = service.core.state.jobs.get(effect.job)
+    if record is None or record.rest is None:  # each member is counted
+        service.metrics.recorded(effect, record)
+        service.notifier.recorded(effect, record)
+    service.user_mail.recorded(effect, record)
+    service.streams.recorded(effect, record)
+    service.server.publish(f"event.{effect.kind}.{effect.job}", asdict(effect))
+    is_copying = record is not None and record.staged
+    if effect.kind in {EventKind.JOB_ENDED, EventKind.JOB_COPIED} and not is_copying:
+        service.waiters.ended(effect.job)
 
-    def _recorded(self, effect: AppendEvent) -> None:
-        """Count an event, notify of it, publish it, and answer those who have waited for it."""
-        service = self._service
-        record = service.core.state.jobs.get(effect.job)
-        if record is None or record.rest is None:  # each member is counted
-            service.metrics.recorded(effect, record)
-            service.notifier.recorded(effect, record)
-        service.user_mail.recorded(effect, record)
-        service.streams.recorded(effect, record)
-        service.server.publish(f"event.{effect.kind}.{effect.job}", asdict(effect))
-        is_copying = record is not None and record.staged
-        if effect.kind in {EventKind.JOB_ENDED, EventKind.JOB_COPIED} and not is_copying:
-            service.waiters.ended(effect.job)
 
-    def costed(self, found: RuleCostsRow) -> None:
-        """Tell what the site's rules cost in a round."""
-        self._service.metrics.costed(found)
-        self._service.server.publish("rule_costs", to_builtins(found))
+def costed(service: Service, found: RuleCostsRow) -> None:
+    """Tell what the site's rules cost in a round."""
+    service.metrics.costed(found)
+    service.server.publish("rule_costs", to_builtins(found))
 
 
 def tell(state: State, server: Server, cluster: str, message: Numbered | ToExecutor) -> bool:

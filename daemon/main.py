@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import coalloc
+from coalloc.core.base.accuracy import start_accuracy
 from coalloc.core.base.events import SolverWarm, TimerFired
 from coalloc.core.base.projects import DAY_S
 from coalloc.daemon import watchdog
@@ -25,12 +26,19 @@ from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.assembly import cache_dir, opened
 from coalloc.daemon.config_checks import check
-from coalloc.daemon.monitoring.survey import surveyed
-from coalloc.daemon.reachability import Listener, Reachability
+from coalloc.daemon.monitoring.figures import (
+    EVERY_S,
+    Survey,
+    cluster_figures,
+    store_bytes,
+    waiting_by_reason,
+)
 from coalloc.daemon.service import Service
 from coalloc.daemon.store import upkeep
+from coalloc.daemon.store.disk import disk_of
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.timer import Timers
+from coalloc.daemon.watchdog import Listener, Reachability
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import Config
 from coalloc.runtime import logs, systemd
@@ -146,7 +154,7 @@ async def _serve(config: Config, path: Path | None) -> None:
             _watched(upkeep.examine(service.store, log), stop),
             _tended(service),
             _warmed(service),
-            surveyed(service),
+            _surveyed(service),
         ]
         interval_s = systemd.watchdog_interval_s()
         if interval_s is not None:
@@ -215,6 +223,42 @@ async def _warmed(service: Service) -> None:
     while not await service.solver.wait_warm(60.0):
         service.log.warning("solver_still_cold", policy_meanwhile="plain")
     service.loop.offer(SolverWarm())
+
+
+async def _surveyed(service: Service) -> None:
+    """Keep metrics up to date, and notify of what has changed, while either is wanted."""
+    while True:
+        notifiers = service.notifier.is_on, service.user_mail.is_on
+        if service.config.daemon.metrics_address or any(notifiers):
+            _look(service)
+        await asyncio.sleep(EVERY_S)
+
+
+def _look(service: Service) -> None:
+    """Look once."""
+    found = _survey(service)
+    service.metrics.survey(found)
+    service.metrics.sample(service.core.state, service.delivery.waiting(), service.server.faults)
+    service.notifier.surveyed(found)
+    service.user_mail.looked(service.core.state.placed_records(), found.time)
+
+
+def _survey(service: Service) -> Survey:
+    """The figures of this moment."""
+    state, now = service.core.state, service.clock()
+    path = service.store.path
+    return Survey(
+        time=now,
+        clusters=cluster_figures(state, now),
+        waiting=waiting_by_reason(state),
+        solver_warm=service.solver.is_warm,
+        solver_requests=dict(service.solver.outcomes),
+        writable=service.writer.is_writable,
+        store_bytes=store_bytes(path),
+        disk=disk_of(path.parent),
+        notifications=dict(service.notifier.counts + service.user_mail.counts),
+        starts=start_accuracy(state.learning.calibration.newest()),
+    )
 
 
 def _periods(config: Config) -> dict[int, float]:

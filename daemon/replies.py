@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from coalloc.core.base.events import Caller
 from coalloc.core.base.requests import CommandAnswer, Done, Refused
 from coalloc.daemon.access.access import Access
-from coalloc.daemon.queries.caller import Caller
 from coalloc.wire.answers import Refusal
 from coalloc.wire.server import Origin, Server
 

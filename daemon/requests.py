@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from coalloc.core.base.events import Requested, TokenRecalled
+from coalloc.core.base.events import Caller, Requested, TokenRecalled
 from coalloc.core.base.requests import Refused, RequestError, Submit
-from coalloc.daemon.queries.answers import ANSWERS, answered, explained_job
-from coalloc.daemon.queries.backup import backup_target, written_backup
-from coalloc.daemon.queries.caller import Caller
-from coalloc.daemon.queries.estimate import estimated
+from coalloc.daemon.queries.answers import ANSWERS, answered, estimated, explained_job
 from coalloc.daemon.service import INTERNAL, Service
 from coalloc.daemon.store.errors import StoreCorruptError, StoreError
-from coalloc.model.values import replace
+from coalloc.model.values import fields_of, replace
 from coalloc.wire.answers import Answer, BackupAnswer, Estimate, WhyAnswer
 from coalloc.wire.codec import decode_command
 from coalloc.wire.frames import WireError
@@ -73,16 +72,8 @@ class Requests:
             job = service.store.job_of_token(user, token)
             if job is not None:
                 service.loop.offer(TokenRecalled(user=user, token=token, job=job))
-        service.loop.offer(
-            Requested(
-                origin=origin,
-                user=caller.user,
-                uid=caller.uid,
-                gid=caller.gid,
-                operator=caller.is_operator,
-                command=command,
-            )
-        )
+        asked = Requested(origin=origin, command=command, **fields_of(caller, Caller))
+        service.loop.offer(asked)
 
     def _refusal(self, error: Exception, kind: object) -> Refused:
         """The answer where there is none: one question must not keep the next from being read."""
@@ -111,10 +102,22 @@ class Requests:
         return await estimated(service.planner, sources, body, policy, service.clock())
 
     async def _backup(self, caller: Caller, body: Mapping[str, Any]) -> BackupAnswer:
-        service = self._service
-        return await written_backup(
-            service.store, backup_target(caller, read_question(body, BackupQuestion)), service.log
-        )
+        """Have a copy of the store written in a thread, beside the service's work."""
+        service, asked, began = self._service, read_question(body, BackupQuestion), time.monotonic()
+        if not caller.operator:
+            raise RequestError("not_allowed", "only an operator may do this")
+        if not asked.path.startswith("/") or "\0" in asked.path:
+            raise RequestError("bad_request", "path: is not an absolute path")
+        path = Path(asked.path)
+        try:
+            await asyncio.to_thread(service.store.backup, path)
+            size = path.stat().st_size
+        except (StoreError, OSError) as error:
+            service.log.error("backup_failed", path=asked.path, why=str(error))
+            raise RequestError("storage", str(error)) from error
+        seconds = round(time.monotonic() - began, 3)
+        service.log.info("backup_written", path=asked.path, bytes=size, seconds=seconds)
+        return BackupAnswer(path=str(path), bytes=size, seconds=seconds)
 
     async def _explain(self, _: Caller, body: Mapping[str, Any]) -> WhyAnswer:
         service = self._service

@@ -25,15 +25,12 @@ from coalloc.core.base.requests import Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.own_clusters import with_own
-from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
-from coalloc.daemon.monitoring.notify import Notifier
-from coalloc.daemon.monitoring.user_mail import UserMail
+from coalloc.daemon.monitoring.notify import Notifier, UserMail
 from coalloc.daemon.outbox import Delivery
-from coalloc.daemon.queries.answers import Health, Sources
-from coalloc.daemon.queries.caller import Caller
+from coalloc.daemon.queries.answers import Sources
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies
@@ -44,10 +41,34 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
-from coalloc.wire.answers import SolverStatus
+from coalloc.wire.answers import Health, SolverStatus
 from coalloc.wire.server import Server
 
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
+
+
+STEP_S = 0.5
+"""Smaller differences between two looks are a clock that is led back gently, seconds."""
+
+
+def boot_time() -> float:
+    """Seconds since the machine was booted, sleep among them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class ClockSteps:
+    """Tells by how much the clock was set between two looks, against one that nobody sets."""
+
+    def __init__(self, steady: Callable[[], float] = boot_time) -> None:
+        self._steady = steady
+        self._behind: float | None = None
+
+    def step(self, now: float) -> float:
+        """Seconds that the wall clock was set ahead since the last look; 0: it was not set."""
+        behind = now - self._steady()
+        last, self._behind = self._behind, behind
+        step = 0.0 if last is None else behind - last
+        return step if abs(step) >= STEP_S else 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,9 +80,6 @@ class Service:
     clock: Callable[[], float]
     clock_steps: ClockSteps
     began: float
-    """Seconds since 1970."""
-    owner: Caller
-    """Every caller, in single-user mode."""
     access: Access | None
     """Tells users apart, in multi-user mode."""
     store: Store
@@ -149,12 +167,11 @@ class Service:
         disk = disk_of(self.store.path.parent)
         return Health(
             writable=self.writer.is_writable,
-            faults=self.server.faults,
+            faults=dict(self.server.faults),
             orders_waiting=self.delivery.waiting(),
             solver=SolverStatus(is_warm=self.solver.is_warm, **self.solver.progress()),
             version=coalloc.__version__,
             began=self.began,
             policy=self.config.rounds.policy,
             disk_free_bytes=None if disk is None else disk[1],
-            costs=self.planner.costs.newest,
         )

@@ -12,19 +12,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from coalloc.core.base.effects import AppendEvent
-from coalloc.core.base.events import Requested
+from coalloc.core.base.events import Caller, Requested
 from coalloc.core.base.messages import STREAMS, Stream, Streamed
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, Refused, RequestError
 from coalloc.core.base.state import State
 from coalloc.daemon.core_loop import CoreLoop
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.replies import Replies
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.streams import StreamWish
+from coalloc.model.values import fields_of, replace
 from coalloc.wire.answers import StreamAnswer
 from coalloc.wire.questions import StreamQuestion
 from coalloc.wire.server import Origin
@@ -146,12 +146,11 @@ class Streams:
             place = asked.origin.peer, question.job, question.part
             self._drop(self._newest.get(place, 0))
             self._newest[place] = number
-        wish: dict[str, Any] = {
-            name: getattr(question, name) for name in StreamWish.__struct_fields__
-        }
         key: dict[str, Any] = {"job": record.id, "attempt": record.attempt, "part": part.index}
-        self._asked[number] = structs.replace(asked, cluster=part.cluster)
-        if not self._tell(part.cluster, Stream(number=number, **key, **wish)):
+        self._asked[number] = replace(asked, cluster=part.cluster)
+        if not self._tell(
+            part.cluster, Stream(number=number, **key, **fields_of(question, StreamWish))
+        ):
             self._drop(number)
             self._wait(asked)
 

@@ -32,7 +32,7 @@ from coalloc.core.executor.effects import (
     StartPart,
     TellStarted,
 )
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorState
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.started import StartedFile
 from coalloc.model.formats.nodeset import fold
@@ -158,7 +158,7 @@ class LauncherActions:
     def explain(self, effect: ExecutorEffect, error: Exception) -> str:
         why = in_words(error)
         job = effect.order.job if isinstance(effect, ClaimPart) else ""
-        if isinstance(effect, PartEffect) and not isinstance(effect, ClaimPart):
+        if isinstance(effect, PartEffect):
             job = effect.key.job
         self._is_unwritten |= isinstance(effect, SaveProgress)
         if count := self._failures.once_per(f"{type(effect).__name__} {job}"):

@@ -40,8 +40,7 @@ from coalloc.core.executor.effects import (
     MessageReceived,
     PartNews,
 )
-from coalloc.core.executor.machine import ExecutorCore
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorCore, ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, kept_identity

@@ -20,7 +20,7 @@ from coalloc.adapters.runner.command import BatchError, Commands
 from coalloc.adapters.ssh.master import BACK_OFF_S, OPEN, SshError, SshMaster
 from coalloc.adapters.ssh.shell import Shell
 from coalloc.core.base.messages import Staged
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorState
 from coalloc.model.sites.staging import Stage
 from coalloc.model.values import replace
 

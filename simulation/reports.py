@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from coalloc.core.learning.accuracy import ALL, start_accuracy
+from coalloc.core.base.accuracy import ALL, start_accuracy
 from coalloc.simulation.metrics import Metrics
 from coalloc.simulation.trace import Outcome, Trace
 

@@ -328,7 +328,27 @@ class LastRound(Struct, frozen=True, kw_only=True):
     """Of the solver, seconds."""
 
 
-class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
+class Health(Struct, frozen=True, kw_only=True):
+    """Figures of the service that its core does not know."""
+
+    writable: bool = True
+    """The store takes writes."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """Malformed messages."""
+    orders_waiting: dict[str, int] = field(default_factory=dict)
+    """Orders that executors have not carried out, by cluster."""
+    solver: SolverStatus = field(default_factory=SolverStatus)
+    version: str = ""
+    """Of the daemon."""
+    began: float | None = None
+    """When it was started."""
+    policy: str = ""
+    """That plans."""
+    disk_free_bytes: int | None = None
+    """Where the store is."""
+
+
+class ServiceStatus(Health, Answer, frozen=True, kw_only=True, tag="status"):
     """State of the daemon."""
 
     time: float
@@ -346,26 +366,11 @@ class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
     """Jobs that occupy nodes."""
     clusters: dict[str, bool] = field(default_factory=dict)
     """Whether each executor is connected."""
-    writable: bool = True
-    """The store takes writes."""
-    faults: dict[str, int] = field(default_factory=dict)
-    """Malformed messages."""
-    orders_waiting: dict[str, int] = field(default_factory=dict)
-    """Orders that executors have not carried out, by cluster."""
-    solver: SolverStatus = field(default_factory=SolverStatus)
     protocol: int = 1
     """Version of this document."""
-    version: str = ""
-    """Of the daemon."""
-    began: float | None = None
-    """When it was started."""
-    policy: str = ""
-    """That plans."""
     last_round: LastRound | None = None
     """The round that made the newest plan, below."""
     read_age_s: dict[str, float] = field(default_factory=dict)
     """Age of its last reading; clusters that were never read are left out."""
-    disk_free_bytes: int | None = None
-    """Where the store is."""
     notices: tuple[str, ...] = ()
     """What keeps submits or plans from being as they should, a sentence each."""

@@ -7,12 +7,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from coalloc.core.base.accuracy import RunTimeAccuracy, StartAccuracy
-from coalloc.core.base.projects import Lead
+from coalloc.core.base.projects import Factors
 from coalloc.core.base.records import JobState
 from coalloc.wire.answers import Answer, TimedAnswer
 
 
-class PriorityRow(Struct, frozen=True, kw_only=True):
+class PriorityRow(Factors, frozen=True, kw_only=True):
     """The terms of a waiting job's effective weight; all but the weights in doublings."""
 
     job: str
@@ -22,22 +22,6 @@ class PriorityRow(Struct, frozen=True, kw_only=True):
     """Empty where its user has none."""
     place: int
     """Among the waiting jobs by effective weight, from 1."""
-    submitted: float
-    """As it was submitted, as its limits admit, and the effective one."""
-    allowed: float
-    """As much of it as its limits admit."""
-    operator: float
-    """A term, in doublings of ``allowed``, like the next three."""
-    age: float
-    size: float
-    shares: float
-    """Not above 0."""
-    weight: float
-    """The effective one."""
-    leads: tuple[Lead, ...] = ()
-    """Below, from the highest project to the user; empty where shares do not count."""
-    ahead_s: float = 0.0
-    """Entitlement of its project that the project's earlier jobs take, seconds."""
 
 
 class PriorityAnswer(TimedAnswer, frozen=True, kw_only=True, tag="priority"):

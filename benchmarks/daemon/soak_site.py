@@ -45,7 +45,6 @@ from coalloc.core.base.requests import Done, Submit
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.executor import effects as effects_there
 from coalloc.core.executor import machine as there
-from coalloc.core.executor.state import ExecutorState
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.solver.planner import plainly
 from coalloc.daemon.store.errors import StoreError
@@ -109,7 +108,7 @@ class SoakSite:
         self.faults: Counter[str] = Counter()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._progress = {name: ExecutorState(cluster=name) for name in nodes}
+        self._progress = {name: there.ExecutorState(cluster=name) for name in nodes}
         self._parts: dict[tuple[str, PartKey], PartReport] = {}
         self._unwritten: list[Effect] = []
         self._full_until = 0.0
@@ -162,7 +161,7 @@ class SoakSite:
 
     def _start_executor(self, name: str) -> None:
         kept = self._progress[name]
-        state = ExecutorState(
+        state = there.ExecutorState(
             cluster=name,
             identity=name,
             store=kept.store,
@@ -333,7 +332,7 @@ class SoakSite:
                 case effects_there.RemovePart(key=key):
                     self._parts.pop((cluster, key), None)
                 case effects_there.SaveProgress(store=store, epoch=epoch, last_seq=last):
-                    self._progress[cluster] = ExecutorState(
+                    self._progress[cluster] = there.ExecutorState(
                         cluster=cluster, store=store, epoch=epoch, last_seq=last
                     )
                 case effects_there.SendStatement(statement=statement):

@@ -29,8 +29,7 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     StartPart,
 )
-from coalloc.core.executor.machine import ExecutorCore
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorCore, ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
@@ -189,7 +188,7 @@ class LabExecutor:
     def other(self, effect: ExecutorEffect) -> None:
         """Carry out effects that only other versions of the core have."""
         if type(effect).__name__ == "WithdrawPart":
-            part = self.parts.get(effect.key)  # type: ignore[union-attr]
+            part = self.parts.get(effect.key)  # type: ignore[attr-defined]
             if part is not None and part.state is PartState.WAITING:
                 self.clock.after(ORDER_S, partial(self._end, part, "withdrawn", waits_only=True))
 

@@ -19,9 +19,8 @@ from pathlib import Path
 
 from benchmarks.logs.fair_shares import faster
 from coalloc.adapters.formats.platforms import Platform
-from coalloc.core.base.accuracy import StartAccuracy
+from coalloc.core.base.accuracy import ALL, StartAccuracy, start_accuracy
 from coalloc.core.base.start_intervals import StartError
-from coalloc.core.learning.accuracy import ALL, start_accuracy
 from coalloc.model.platform import Cluster, Node
 from coalloc.simulation.replay import replay
 from coalloc.simulation.workload import read_workload

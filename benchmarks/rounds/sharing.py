@@ -15,7 +15,7 @@ from collections.abc import Callable
 from tests.support.core_site import Site
 
 from coalloc.core.rounds.snapshots import snapshot
-from coalloc.core.sharing.limits import hold_back
+from coalloc.core.sharing.limits import held_back
 from coalloc.model.settings import PriorityConfig, ProjectConfig
 
 USERS, PROJECTS = 500, 50
@@ -66,8 +66,8 @@ def main() -> None:
         one = site(jobs, is_shared=is_shared)
 
         def begin(one: Site = one) -> None:
-            hold_back(one.state, one.now)
-            snapshot(one.state, one.now, held=False, without=one.state.findings.limited)
+            held = held_back(one.state, one.now)
+            snapshot(one.state, one.now, held=False, without=held)
 
         found.append(best_s(begin) * 1e3)
     plain, shared = found

@@ -28,11 +28,30 @@ REST = ""
 """Stands for the chunks that no piece has had yet."""
 
 
-@dataclass(slots=True)
-class WorkflowState:
-    """The tasks of one workflow."""
+@dataclass(slots=True, kw_only=True)
+class Flow:
+    """A workflow or divisible job that lives: its tasks by name, or its pieces by number."""
 
     id: str
+    open: dict[str, None] = field(default_factory=dict)
+    """Those that wait for their parents, for nodes, or to be tried again."""
+    placed: dict[str, None] = field(default_factory=dict)
+    """Those that occupy nodes."""
+    completed: dict[str, None] = field(default_factory=dict)
+    failed: dict[str, None] = field(default_factory=dict)
+    """Those that ended otherwise, in that order, and will not be tried again."""
+    resting: dict[str, float] = field(default_factory=dict)
+    """By task or piece that is tried again: not before this time, seconds."""
+
+    def job_of(self, part: str) -> str:
+        """Id of a task's or a piece's record."""
+        return f"{self.id}.{part}"
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkflowState(Flow):
+    """The tasks of one workflow."""
+
     tasks: dict[str, Task]
     numbers: dict[str, int]
     """By task: its place in the workflow, from 1 on; with the workflow's id, the id of its
@@ -43,17 +62,8 @@ class WorkflowState:
     """By task: the edges from it."""
     unmet: dict[str, int]
     """By task: parents that have not completed."""
-    open: dict[str, None]
-    """Those that wait for their parents, for nodes, or to be tried again."""
-    placed: dict[str, None] = field(default_factory=dict)
-    """Those that occupy nodes."""
-    completed: dict[str, None] = field(default_factory=dict)
-    failed: dict[str, None] = field(default_factory=dict)
-    """Those that ended otherwise, in that order, and will not be tried again."""
     dropped: set[str] = field(default_factory=set)
     """Those that will never run, because they stand behind one that failed."""
-    resting: dict[str, float] = field(default_factory=dict)
-    """By task that is tried again: not before this time, seconds."""
 
     @classmethod
     def of(cls, id: str, job: WorkflowJob) -> WorkflowState:
@@ -73,9 +83,9 @@ class WorkflowState:
             open=dict.fromkeys(task.id for task in job.tasks),
         )
 
-    def job_of(self, task: str) -> str:
+    def job_of(self, part: str) -> str:
         """Id of a task's record."""
-        return f"{self.id}.{self.numbers[task]}"
+        return f"{self.id}.{self.numbers[part]}"
 
     def jobs(self) -> Iterator[str]:
         """Ids of the records that tasks have, or would have."""
@@ -131,7 +141,7 @@ class WorkflowState:
         return [task for task in self.open if task not in left_out]
 
 
-def is_stopping(record: JobRecord, flow: WorkflowState | ChunkPool) -> bool:
+def is_stopping(record: JobRecord, flow: Flow) -> bool:
     """No further task of this workflow, or piece of this job, is started."""
     return bool(record.cancelled_by) or (bool(flow.failed) and not record.keep_going)
 
@@ -158,13 +168,11 @@ def named(job: Job, text: str) -> tuple[int, str] | None:
     return next(((n, task.id) for n, task in enumerate(job.tasks, 1) if task.id == text), None)
 
 
-@dataclass(slots=True)
-class ChunkPool:
-    """The chunks of one divisible job."""
+@dataclass(slots=True, kw_only=True)
+class ChunkPool(Flow):
+    """The chunks of one divisible job; `REST` is open while there are some in no piece."""
 
-    id: str
     total: int
-    """Chunks of the job."""
     given: int = 0
     """Those below this one are in pieces."""
     last: int = 0
@@ -173,24 +181,11 @@ class ChunkPool:
     """Chunks of completed pieces."""
     chunks: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By piece, named by its number: its first chunk, and how many it has."""
-    open: dict[str, None] = field(default_factory=lambda: {REST: None})
-    """Those that wait to be tried again; `REST` while there are chunks in none."""
-    placed: dict[str, None] = field(default_factory=dict)
-    """Those that occupy nodes."""
-    completed: dict[str, None] = field(default_factory=dict)
-    failed: dict[str, None] = field(default_factory=dict)
-    """Those that ended otherwise, in that order, and will not be tried again."""
-    resting: dict[str, float] = field(default_factory=dict)
-    """By piece that is tried again: not before this time, seconds."""
 
     @classmethod
     def of(cls, id: str, job: DivisibleJob) -> ChunkPool:
         """The job before any of its chunks was placed."""
-        return cls(id=id, total=job.chunks)
-
-    def job_of(self, piece: str) -> str:
-        """Id of a piece's record."""
-        return f"{self.id}.{piece}"
+        return cls(id=id, total=job.chunks, open={REST: None})
 
     def jobs(self) -> Iterator[str]:
         """Ids of the records of all pieces."""
@@ -250,13 +245,10 @@ class PieceShare(Struct, frozen=True, kw_only=True):
     piece: str
     """The one that is tried again; `REST`: a new one."""
     first: int
-    """Its first chunk."""
     chunks: int
-    """How many it has."""
     nodes: dict[str, int]
     """By node name: processes."""
     seconds: float
-    """Planned run time."""
 
 
 def shares(

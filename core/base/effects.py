@@ -23,20 +23,24 @@ from coalloc.model.sites.parts import Launch
 from coalloc.model.snapshot import Snapshot
 
 
-class SaveJob(Struct, frozen=True, kw_only=True):
+class Effect(Struct, frozen=True):
+    """Something for the shell to carry out."""
+
+
+class SaveJob(Effect, frozen=True, kw_only=True):
     """Write the record of a job."""
 
     record: JobRecord
 
 
-class SaveLaunch(Struct, frozen=True, kw_only=True):
+class SaveLaunch(Effect, frozen=True, kw_only=True):
     """Write what a new job executes; it is never read back by the core."""
 
     job: str
     launch: Launch
 
 
-class SaveToken(Struct, frozen=True, kw_only=True):
+class SaveToken(Effect, frozen=True, kw_only=True):
     """Remember that this user's token made this job."""
 
     user: str
@@ -44,14 +48,14 @@ class SaveToken(Struct, frozen=True, kw_only=True):
     job: str
 
 
-class SaveMeta(Struct, frozen=True, kw_only=True):
+class SaveMeta(Effect, frozen=True, kw_only=True):
     """Write a named value."""
 
     key: str
     value: str
 
 
-class SaveHistory(Struct, frozen=True, kw_only=True):
+class SaveHistory(Effect, frozen=True, kw_only=True):
     """Write the run-time history of a user's command."""
 
     key: str
@@ -63,38 +67,38 @@ class SaveHistory(Struct, frozen=True, kw_only=True):
     """Base times by size."""
 
 
-class DropHistory(Struct, frozen=True, kw_only=True):
+class DropHistory(Effect, frozen=True, kw_only=True):
     """Forget the run-time history of a user's command."""
 
     key: str
 
 
-class SavePromises(Struct, frozen=True, kw_only=True):
+class SavePromises(Effect, frozen=True, kw_only=True):
     """Write the expected starts that a waiting job was given."""
 
     job: str
     promises: tuple[Promise, ...]
 
 
-class DropPromises(Struct, frozen=True, kw_only=True):
+class DropPromises(Effect, frozen=True, kw_only=True):
     """Forget the expected starts that a job was given."""
 
     job: str
 
 
-class SaveStartError(Struct, frozen=True, kw_only=True):
+class SaveStartError(Effect, frozen=True, kw_only=True):
     """Write how wrong an expected start was."""
 
     error: StartError
 
 
-class DropStartError(Struct, frozen=True, kw_only=True):
+class DropStartError(Effect, frozen=True, kw_only=True):
     """Forget how wrong an expected start was."""
 
     number: int
 
 
-class SaveUsage(Struct, frozen=True, kw_only=True):
+class SaveUsage(Effect, frozen=True, kw_only=True):
     """Write the decayed usage of a user in a project, processor-seconds at a time."""
 
     project: str
@@ -103,7 +107,7 @@ class SaveUsage(Struct, frozen=True, kw_only=True):
     at: float
 
 
-class AddUsage(Struct, frozen=True, kw_only=True):
+class AddUsage(Effect, frozen=True, kw_only=True):
     """Add to what a user in a project has used of a cluster on one day of UTC."""
 
     day: int
@@ -119,7 +123,7 @@ class AddUsage(Struct, frozen=True, kw_only=True):
     """Of these."""
 
 
-class SaveAccount(Struct, frozen=True, kw_only=True):
+class SaveAccount(Effect, frozen=True, kw_only=True):
     """Write the account of a job that has ended."""
 
     record: JobRecord
@@ -129,7 +133,7 @@ class SaveAccount(Struct, frozen=True, kw_only=True):
     """Of its last attempt."""
 
 
-class SavePlan(Struct, frozen=True, kw_only=True):
+class SavePlan(Effect, frozen=True, kw_only=True):
     """Keep the plan of a round; older rounds beyond a number are forgotten."""
 
     round: int
@@ -137,14 +141,14 @@ class SavePlan(Struct, frozen=True, kw_only=True):
     body: Mapping[str, Any]
 
 
-class SaveNotes(Struct, frozen=True, kw_only=True):
+class SaveNotes(Effect, frozen=True, kw_only=True):
     """Keep what a policy is to be handed in its next round."""
 
     policy: str
     notes: Mapping[str, Any]
 
 
-class SendOrder(Struct, frozen=True, kw_only=True):
+class SendOrder(Effect, frozen=True, kw_only=True):
     """Put an order into a cluster's outbox, then send it."""
 
     cluster: str
@@ -152,35 +156,35 @@ class SendOrder(Struct, frozen=True, kw_only=True):
     order: Order
 
 
-class ResendOrders(Struct, frozen=True, kw_only=True):
+class ResendOrders(Effect, frozen=True, kw_only=True):
     """Send the outbox of a cluster again, from this number on."""
 
     cluster: str
     from_seq: int
 
 
-class DropOrders(Struct, frozen=True, kw_only=True):
+class DropOrders(Effect, frozen=True, kw_only=True):
     """The cluster has carried out its orders up to this number."""
 
     cluster: str
     through_seq: int
 
 
-class SendWelcome(Struct, frozen=True, kw_only=True):
+class SendWelcome(Effect, frozen=True, kw_only=True):
     """Answer an executor's hello."""
 
     cluster: str
     base_seq: int
 
 
-class AskHello(Struct, frozen=True, kw_only=True):
+class AskHello(Effect, frozen=True, kw_only=True):
     """Have a connection say hello before it is believed."""
 
     cluster: str
     peer: Hashable
 
 
-class TurnAway(Struct, frozen=True, kw_only=True):
+class TurnAway(Effect, frozen=True, kw_only=True):
     """Refuse an executor's hello: another one speaks for its cluster."""
 
     cluster: str
@@ -188,7 +192,7 @@ class TurnAway(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class AppendEvent(Struct, frozen=True, kw_only=True):
+class AppendEvent(Effect, frozen=True, kw_only=True):
     """Append to the event stream, then publish it."""
 
     seq: int
@@ -198,21 +202,21 @@ class AppendEvent(Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Any]
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class Reply(Effect, frozen=True, kw_only=True):
     """Answer a client, after the commit."""
 
     origin: Hashable
     answer: CommandAnswer
 
 
-class Publish(Struct, frozen=True, kw_only=True):
+class Publish(Effect, frozen=True, kw_only=True):
     """Tell the watchers, after the commit."""
 
     topic: str
     body: Mapping[str, Any]
 
 
-class Solve(Struct, frozen=True, kw_only=True):
+class Solve(Effect, frozen=True, kw_only=True):
     """Plan this snapshot."""
 
     round: int
@@ -227,12 +231,11 @@ class Solve(Struct, frozen=True, kw_only=True):
     wanted; these are planned after the round."""
 
 
-class RoundFinished(Struct, frozen=True, kw_only=True):
+class RoundFinished(Effect, frozen=True, kw_only=True):
     """Count a round that ended with a plan."""
 
     policy: str
     status: str
-    """The plan's."""
     solve_s: float
     gap: float | None
     """(objective - bound) / bound; None without a bound."""
@@ -240,47 +243,15 @@ class RoundFinished(Struct, frozen=True, kw_only=True):
     """Clusters that were not planned on."""
 
 
-class Wake(Struct, frozen=True, kw_only=True):
+class Wake(Effect, frozen=True, kw_only=True):
     """Hand in `Ticked` at this time."""
 
     at: float
 
 
-class LogLine(Struct, frozen=True, kw_only=True):
+class LogLine(Effect, frozen=True, kw_only=True):
     """Write a log line."""
 
     event: str
     fields: Mapping[str, Any]
     level: str = "info"
-
-
-Effect = (
-    SaveJob
-    | SaveLaunch
-    | SaveToken
-    | SaveMeta
-    | SaveHistory
-    | DropHistory
-    | SavePromises
-    | DropPromises
-    | SaveStartError
-    | DropStartError
-    | SaveUsage
-    | AddUsage
-    | SaveAccount
-    | SavePlan
-    | SaveNotes
-    | SendOrder
-    | ResendOrders
-    | DropOrders
-    | SendWelcome
-    | AskHello
-    | TurnAway
-    | AppendEvent
-    | Reply
-    | Publish
-    | Solve
-    | RoundFinished
-    | Wake
-    | LogLine
-)

@@ -12,20 +12,31 @@ from coalloc.model.plan import Plan
 from coalloc.model.settings import Config
 
 
-class Requested(Struct, frozen=True, kw_only=True):
-    """A client asks for a change."""
+class SingleEvent(Struct, frozen=True):
+    """Something that has happened, for the daemon's core."""
 
-    origin: Hashable
-    """Handed back with the answer; means nothing to the core."""
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Authenticated caller of a request."""
+
     user: str
     uid: int
     gid: int
     operator: bool
-    """May act on other people's jobs and on the service."""
+    """May see and act on other people's jobs, and on the service."""
+    key: str = ""
+    """Public; empty in single-user mode."""
+
+
+class Requested(Caller, SingleEvent, frozen=True, kw_only=True):
+    """A client asks for a change."""
+
+    origin: Hashable
+    """Handed back with the answer; means nothing to the core."""
     command: Command
 
 
-class StatementReceived(Struct, frozen=True, kw_only=True):
+class StatementReceived(SingleEvent, frozen=True, kw_only=True):
     """An executor says something."""
 
     statement: Statement
@@ -33,37 +44,37 @@ class StatementReceived(Struct, frozen=True, kw_only=True):
     """The connection that it came from; means nothing to the core but that equal ones are one."""
 
 
-class Disconnected(Struct, frozen=True, kw_only=True):
+class Disconnected(SingleEvent, frozen=True, kw_only=True):
     """An executor was not heard of for too long."""
 
     cluster: str
 
 
-class TimerFired(Struct, frozen=True, kw_only=True):
+class TimerFired(SingleEvent, frozen=True, kw_only=True):
     """A timer trigger is due; `trigger` is its index in the configuration."""
 
     trigger: int
 
 
-class ClockSet(Struct, frozen=True, kw_only=True):
+class ClockSet(SingleEvent, frozen=True, kw_only=True):
     """The wall clock was set while the daemon ran."""
 
     seconds: float
     """Ahead; below 0: back."""
 
 
-class Ticked(Struct, frozen=True, kw_only=True):
+class Ticked(SingleEvent, frozen=True, kw_only=True):
     """Time passed; deadlines may be over."""
 
 
-class IncumbentFound(Struct, frozen=True, kw_only=True):
+class IncumbentFound(SingleEvent, frozen=True, kw_only=True):
     """The running solve has a first plan, already checked."""
 
     round: int
     plan: Plan
 
 
-class Solved(Struct, frozen=True, kw_only=True):
+class Solved(SingleEvent, frozen=True, kw_only=True):
     """The solve of a round ended with a plan that passed the checker."""
 
     round: int
@@ -71,7 +82,7 @@ class Solved(Struct, frozen=True, kw_only=True):
     solve_s: float
 
 
-class SolveFailed(Struct, frozen=True, kw_only=True):
+class SolveFailed(SingleEvent, frozen=True, kw_only=True):
     """The solve of a round ended without a usable plan."""
 
     round: int
@@ -84,26 +95,26 @@ class SolveFailed(Struct, frozen=True, kw_only=True):
     """The time limit came before a plan: no job is at fault."""
 
 
-class StorageLost(Struct, frozen=True, kw_only=True):
+class StorageLost(SingleEvent, frozen=True, kw_only=True):
     """Nothing can be written: no round, until `StorageReturned`."""
 
     jobs: tuple[str, ...] = ()
     """New ones that could not be written; they were not acknowledged."""
 
 
-class StorageReturned(Struct, frozen=True, kw_only=True):
+class StorageReturned(SingleEvent, frozen=True, kw_only=True):
     """All that was kept back is written."""
 
 
-class SolverWarm(Struct, frozen=True, kw_only=True):
+class SolverWarm(SingleEvent, frozen=True, kw_only=True):
     """The solver is ready: what a round without it has left waiting is planned again."""
 
 
-class CostsWanted(Struct, frozen=True, kw_only=True):
+class CostsWanted(SingleEvent, frozen=True, kw_only=True):
     """The next round in which rules are in force is to say what each of them costs."""
 
 
-class TokenRecalled(Struct, frozen=True, kw_only=True):
+class TokenRecalled(SingleEvent, frozen=True, kw_only=True):
     """The store knows the job of a token; the submit that it came with is the next event."""
 
     user: str
@@ -111,29 +122,10 @@ class TokenRecalled(Struct, frozen=True, kw_only=True):
     job: str
 
 
-class Reconfigured(Struct, frozen=True, kw_only=True):
+class Reconfigured(SingleEvent, frozen=True, kw_only=True):
     """Other settings hold from now on; clusters may come and go."""
 
     settings: Config
-
-
-SingleEvent = (
-    Requested
-    | StatementReceived
-    | Disconnected
-    | TimerFired
-    | Ticked
-    | IncumbentFound
-    | Solved
-    | SolveFailed
-    | StorageLost
-    | StorageReturned
-    | SolverWarm
-    | ClockSet
-    | CostsWanted
-    | TokenRecalled
-    | Reconfigured
-)
 
 
 class Together(Struct, frozen=True, kw_only=True):

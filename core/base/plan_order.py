@@ -28,7 +28,7 @@ STRICT = frozenset({"fcfs", "sjf", "bjf", "spt", "lpt"})
 NEVER = frozenset({Reason.INFEASIBLE, Reason.UNSUPPORTED, Reason.HELD})
 """Reasons of jobs that no start between rounds is for."""
 Precedence = tuple[float, float, tuple[int, int]]
-"""Rising: less the precedence of a job, less its weight, and its arrival (`core.priority`)."""
+"""Rising: less the precedence of a job, less its weight, and its arrival (`Turns`)."""
 
 T = TypeVar("T")
 Entry = tuple[str, str]
@@ -40,9 +40,7 @@ class PlanOrder:
     """The newest plan's order of work on every slot."""
 
     policy: str = ""
-    """Of the plan."""
     round: int = 0
-    """Of the plan."""
     is_fresh: bool = False
     """Nothing has been started along it yet."""
     is_strict: bool = False

@@ -12,7 +12,7 @@ from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.mail import Addresses
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
-from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.parts import PartState, PartStatus
 from coalloc.model.sites.staging import Copies
 from coalloc.model.values import replace
 
@@ -47,7 +47,7 @@ REQUEUED = "requeued"
 """
 
 
-class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PartRecord(PartStatus, frozen=True, kw_only=True, omit_defaults=True):
     """One cluster's part of a job."""
 
     cluster: str
@@ -61,16 +61,6 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rank of its first process."""
     state: PartState = PartState.PREPARING
     """As in a *part report*."""
-    exit_code: int | None = None
-    """Highest of its processes; 128 + signal where one was killed."""
-    started: float | None = None
-    """Of its first process, wall-clock seconds."""
-    ended: float | None = None
-    """Of its last process, wall-clock seconds."""
-    reason: str = ""
-    """Why it ended, where that is not a plain exit."""
-    detail: str = ""
-    """The same in words; of one that waits, what it waits for."""
     sent: float = 0.0
     """When its claim was sent to wait beside those of its job's other parts, seconds."""
     asked: float = 0.0
@@ -81,22 +71,12 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It was asked for a later begin than at once."""
     was_hastened: bool = False
     """It has been told not to wait for that begin."""
-    is_next: bool = False
-    """Of one that waits: no job that waits goes before it, as far as was heard."""
     granted: float | None = None
     """When it was heard that it has its nodes, seconds."""
-    expected: float | None = None
-    """Of one that waits: when its batch system expects to start it, seconds."""
-    time_limit: float | None = None
-    """To which its limit was changed in the batch system, seconds; None: it was not."""
     rendezvous: str = ""
     """Of a sibling: host:port at which its ranks meet."""
     planned: float = 0.0
     """Of a sibling: planned run time on its nodes, seconds."""
-    cpu_s: float | None = None
-    """CPU time of its processes; None: not known."""
-    max_rss_mb: float | None = None
-    """Memory of the largest of its processes, MiB; None: not known."""
 
     @property
     def held(self) -> Mapping[str, int]:
@@ -334,10 +314,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def latest_start(self) -> float:
-        """The last time at which it may start to end by its deadline, seconds.
-
-        Its run counts as long as its time limit, or as it takes at the least.
-        """
+        """Latest start by its deadline, by its time limit or shortest run time, seconds."""
         if self.finish_by is None:
             return inf
         limit = self.run_limit

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import product
 from math import exp, expm1, inf, log, sqrt
 
 from msgspec import Struct
@@ -34,11 +35,9 @@ DOWNEY_SIZES = 4
 """Below this, three parameters would follow the noise."""
 MEASURED_TO = 1e-3
 """Relative error below which two models explain runs equally well."""
-GOLDEN = (sqrt(5.0) - 1.0) / 2.0
-SECTIONS = 40
-ROUNDS = 30
+ROUNDS = 40
 
-AMDAHL_GRID = (0.0, *(10.0 ** (step / 4.0) for step in range(-24, 1)))
+SHARES = (0.0, *(10.0 ** (step / 4.0) for step in range(-24, 1)))
 """Sequential shares among which the best is looked for first."""
 VARIANCES = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 16.0)
 
@@ -106,55 +105,48 @@ def _loss(groups: Groups, shape: Callable[[int], float]) -> tuple[float, float]:
     return sum(count * (value - middle) ** 2 for count, value in rows), exp(middle)
 
 
+Point = tuple[float, ...]
+
+
 def _amdahl(groups: Groups) -> tuple[float, Speedup]:
-    def loss(share: float) -> float:
-        return _loss(groups, AmdahlSpeedup(time_1=1.0, parallel_fraction=1.0 - share).time)[0]
+    """By its sequential share."""
 
-    best = min(range(len(AMDAHL_GRID)), key=lambda place: loss(AMDAHL_GRID[place]))
-    low = AMDAHL_GRID[max(best - 1, 0)]
-    high = AMDAHL_GRID[min(best + 1, len(AMDAHL_GRID) - 1)]
-    share = min((_section(loss, low, high), AMDAHL_GRID[best]), key=loss)
-    shape = AmdahlSpeedup(time_1=1.0, parallel_fraction=1.0 - share)
-    least, time_1 = _loss(groups, shape.time)
-    return least, AmdahlSpeedup(time_1=time_1, parallel_fraction=1.0 - share)
+    def shaped(point: Point, time_1: float = 1.0) -> Speedup:
+        return AmdahlSpeedup(time_1=time_1, parallel_fraction=max(0.0, 1.0 - point[0]))
 
-
-def _section(loss: Callable[[float], float], low: float, high: float) -> float:
-    """Golden-section search for the least value between two points."""
-    for _ in range(SECTIONS):
-        span = GOLDEN * (high - low)
-        left, right = high - span, low + span
-        if loss(left) <= loss(right):
-            high = right
-        else:
-            low = left
-    return (low + high) / 2.0
+    grid = [(share,) for share in SHARES]
+    return _searched(groups, shaped, grid, lambda point: (max(point[0], SHARES[1]),))
 
 
 def _downey(groups: Groups) -> tuple[float, Speedup]:
-    """A grid over average parallelism and variance, then steps that halve where none helps."""
+    """By the logarithm of its average parallelism, and its variance."""
 
-    def shaped(point: tuple[float, float]) -> DowneySpeedup:
-        return DowneySpeedup(time_1=1.0, parallelism=exp(point[0]), variance=point[1])
-
-    def loss(point: tuple[float, float]) -> float:
-        return _loss(groups, shaped(point).time)[0]
+    def shaped(point: Point, time_1: float = 1.0) -> Speedup:
+        return DowneySpeedup(time_1=time_1, parallelism=exp(point[0]), variance=point[1])
 
     reach = log(8.0 * max(groups))
     grid = [(reach * step / 24.0, variance) for step in range(25) for variance in VARIANCES]
+    return _searched(groups, shaped, grid, lambda point: (reach / 24.0, max(0.25, point[1] / 2.0)))
+
+
+def _searched(
+    groups: Groups,
+    shaped: Callable[..., Speedup],
+    grid: Sequence[Point],
+    first_step: Callable[[Point], Point],
+) -> tuple[float, Speedup]:
+    """The best of a grid, moved by steps that halve where none helps; its loss, and the model."""
+
+    def loss(point: Point) -> float:
+        return _loss(groups, shaped(point).time)[0]
+
     point = min(grid, key=loss)
-    least = loss(point)
-    step = (reach / 24.0, max(0.25, point[1] / 2.0))
+    least, step = loss(point), first_step(point)
     for _ in range(ROUNDS):
-        near = [
-            (max(0.0, point[0] + a * step[0]), max(0.0, point[1] + b * step[1]))
-            for a in (-1.0, 0.0, 1.0)
-            for b in (-1.0, 0.0, 1.0)
-        ]
+        near = product(*((max(0.0, x - by), x, x + by) for x, by in zip(point, step, strict=True)))
         candidate = min(near, key=loss)
         if loss(candidate) < least:
             point, least = candidate, loss(candidate)
         else:
-            step = (step[0] / 2.0, step[1] / 2.0)
-    time_1 = _loss(groups, shaped(point).time)[1]
-    return least, DowneySpeedup(time_1=time_1, parallelism=exp(point[0]), variance=point[1])
+            step = tuple(by / 2.0 for by in step)
+    return least, shaped(point, _loss(groups, shaped(point).time)[1])

@@ -38,7 +38,7 @@ equation 2.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil, floor, frexp
 from typing import NamedTuple
@@ -153,7 +153,10 @@ class Calibration:
         """
         begin = max(now, not_before)
         group = kind, lead_class(expected - begin)
-        return self._around(expected, begin, group) if self._is_trusted(group) else None
+        judged = [e.held for e in self.errors.get(group, ()) if e.held is not None]
+        held = sum(judged) + TRUST * (1.0 - MISSES)
+        is_trusted = held >= LEAST_HELD * (len(judged) + TRUST)
+        return self._around(expected, begin, group) if is_trusted else None
 
     def promise(self, expected: float, now: float, kind: str, not_before: float = 0.0) -> Promise:
         """An expected start with its interval, shown or not, to be remembered."""
@@ -212,12 +215,6 @@ class Calibration:
         """The error of a burst that is remembered in a class."""
         return next((e for e in reversed(self.errors.get(group, ())) if e.burst == burst), None)
 
-    def _is_trusted(self, group: Group) -> bool:
-        """Test for a class whose intervals have held."""
-        judged = [e.held for e in self.errors.get(group, ()) if e.held is not None]
-        held = sum(judged) + TRUST * (1.0 - MISSES)
-        return held >= LEAST_HELD * (len(judged) + TRUST)
-
     def _around(self, expected: float, begin: float, group: Group) -> Interval | None:
         """Interval of a start that is expected so, and cannot be before the begin."""
         span = self._span(group)
@@ -231,20 +228,14 @@ class Calibration:
     def _span(self, group: Group) -> tuple[float, float] | None:
         """The interval of a class around an expected start of 0, by the lead time."""
         if group not in self._spans:
-            near = _near(self.errors, group)
-            alpha = self.alphas.get(group[0], MISSES)
+            kind, wanted = group
+            near = [error.relative for error in self.errors.get(group, ())]
+            if len(near) < ENOUGH:
+                beside = ((kind, wanted - 1), (kind, wanted + 1))
+                near += (e.relative for other in beside for e in self.errors.get(other, ()))
+            alpha = self.alphas.get(kind, MISSES)
             self._spans[group] = between(near, alpha) if len(near) >= ENOUGH else None
         return self._spans[group]
-
-
-def _near(errors: Mapping[Group, Iterable[StartError]], group: Group) -> list[float]:
-    """Relative errors of a class, and of the two next to it where those are too few."""
-    kind, wanted = group
-    found = [error.relative for error in errors.get(group, ())]
-    if len(found) < ENOUGH:
-        beside = ((kind, wanted - 1), (kind, wanted + 1))
-        found += (error.relative for other in beside for error in errors.get(other, ()))
-    return found
 
 
 def between(values: Iterable[float], alpha: float) -> tuple[float, float]:

@@ -276,10 +276,6 @@ class State:
         listed = (f"{name}\t{reason}" for name, reason in sorted(self.maintenance.drained.items()))
         self.out.append(SaveMeta(key="drained", value="\n".join(listed)))
 
-    def save_paused(self) -> None:
-        """Have written whether rounds are paused."""
-        self.out.append(SaveMeta(key="paused", value="1" if self.rounds.paused else ""))
-
     def emit(self, now: float, kind: EventKind, job: str = "", /, **fields: Any) -> None:
         """Append to the event stream."""
         self.last.event += 1

@@ -15,12 +15,11 @@ from msgspec import Struct
 from msgspec import field as struct_field
 
 from coalloc.core.base.plan_order import PlanOrder, Precedence
-from coalloc.core.base.projects import ProjectTree
+from coalloc.core.base.projects import ProjectTree, ProjectUser, Usage
 from coalloc.core.base.records import NOT_STARTED, JobRecord, JobState
 from coalloc.core.base.round_control import Aside
 from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Calibration, Promise
-from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.sites.reserved import Reserved
@@ -42,7 +41,6 @@ class ClaimWait(NamedTuple):
 class Outlook(Struct, frozen=True, kw_only=True):
     """The latest round's answer for a waiting job; not persistent."""
 
-    round: int
     start: float | None = None
     nodes: Mapping[str, int] = struct_field(default_factory=dict)
     reason: str = ""
@@ -90,7 +88,7 @@ class PendingCount:
             self.behind += sign * record.rest.left
         elif record.state is JobState.PENDING:
             self.jobs += sign
-            self.procs += sign * procs_of(record)
+            self.procs += sign * narrowest(record.job)
 
 
 @dataclass(slots=True)
@@ -349,10 +347,7 @@ class FollowedPlan:
     """Workflow and task: those whose data are under way, and when they arrive."""
 
     def follow(self, old: JobRecord | None, record: JobRecord, *, frees: bool) -> None:
-        """Note the nodes that a job has left, and what the plan has no place for any more.
-
-        `frees`: nothing of its pack goes on there.
-        """
+        """Note nodes that a job has left, if it `frees` them, and what has no place in the plan."""
         was_pending = old is not None and old.state is JobState.PENDING
         is_same = old is not None and old.job is record.job and old.batch is record.batch
         if record.flow or record.rest is not None:
@@ -372,11 +367,6 @@ class FollowedPlan:
         if planned is not None and not is_planned:
             self.freed.update(planned.nodes)
             self.order.drop((record.id, ""))
-
-
-def procs_of(record: JobRecord) -> int:
-    """Processes a waiting job asks for, at the least."""
-    return narrowest(record.job)
 
 
 def narrowest(job: Job) -> int:

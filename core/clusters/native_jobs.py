@@ -97,18 +97,18 @@ def _known_as(state: State, name: str, entry: NativeJob) -> str | None:
     living = state.native.jobs.get(name, {}).get(entry.id)
     if living is not None:
         return living
-    records = (state.jobs[job] for job in reversed(state.ended))
-    return next((r.id for r in records if _was_cancelled(r, name, entry.id)), None)
+    for record in (state.jobs[job] for job in reversed(state.ended)):
+        # while it waited, or once it had been placed
+        ended_here = record.state is JobState.CANCELLED and record.reason != CANCELLED_THERE
+        is_that = (record.origin, record.foreign) == (name, entry.id)
+        if is_that and (ended_here or record.cancelled_by):
+            return record.id
+    return None
 
 
-def _was_cancelled(record: JobRecord, name: str, there: str) -> bool:
-    """Whether this job of theirs was ended here: while it waited, or once it had been placed."""
-    ended_here = record.state is JobState.CANCELLED and record.reason != CANCELLED_THERE
-    is_that = (record.origin, record.foreign) == (name, there)
-    return is_that and (ended_here or bool(record.cancelled_by))
-
-
-def _fields(name: str, entry: NativeJob) -> dict[str, Any]:
+def _planned(
+    state: State, name: str, entry: NativeJob, now: float
+) -> tuple[Job, Mapping[str, str]]:
     fields: dict[str, Any] = {"kind": "rigid", "procs": entry.procs, "clusters": [name]}
     if entry.time_limit is not None:
         fields["time_limit"] = entry.time_limit
@@ -118,13 +118,7 @@ def _fields(name: str, entry: NativeJob) -> dict[str, Any]:
         fields["memory_mb_per_proc"] = entry.memory_mb_per_proc
     if entry.shape != ONE_SLOT:
         fields["shape"] = to_builtins(entry.shape)
-    return fields
-
-
-def _planned(
-    state: State, name: str, entry: NativeJob, now: float
-) -> tuple[Job, Mapping[str, str]]:
-    command = Submit(token=token_of(name, entry), job=_fields(name, entry), launch=_launch(entry))
+    command = Submit(token=token_of(name, entry), job=fields, launch=_launch(entry))
     return submitted_job(state, entry.user, command, now)
 
 

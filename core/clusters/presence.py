@@ -33,7 +33,7 @@ from coalloc.core.base.state import State
 from coalloc.core.clusters import readings
 from coalloc.core.jobs import after_restore
 from coalloc.core.starts import requeue as requeueing
-from coalloc.core.starts import siblings, staging
+from coalloc.core.starts import rivals, siblings, staging
 from coalloc.core.starts import two_phase as starting
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.parts import PartReport
@@ -100,7 +100,9 @@ def _informed(state: State, cluster: ClusterState, statement: Statement, now: fl
                 after_restore.release_claims(state, statement)
         case Read():
             readings.taken_in(state, cluster, statement, now)
-            requeueing.give_way_to_rivals(state, now)
+            for record, where in rivals.yielding(state, now):
+                why = "gives way to a job of another service, which waits for its nodes"
+                requeueing.give_back(state, record, now, where, requeueing.GAVE_WAY, why)
         case Started():
             after_restore.recalled(state, statement, now)
         case Staged():
@@ -200,7 +202,8 @@ def taken_over(
     if not known or hello.cluster in state.presence.unreconciled:
         return ()
     forget_orders(state, hello.cluster)
-    siblings.all_gone(state, hello.cluster, now)
+    for record in list(state.placed_records()):
+        siblings.gone(state, hello.cluster, record.id, record.attempt, now)
     lost = after_restore.missing_parts(state, hello, DETAIL)
     jobs = ",".join(dict.fromkeys(part.job for part in lost))
     state.log("executor_state_lost", level="warning", cluster=hello.cluster, jobs=jobs)

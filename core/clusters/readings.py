@@ -10,7 +10,7 @@ from coalloc.core.base.power import updated
 from coalloc.core.base.state import State
 from coalloc.core.clusters import native_jobs
 from coalloc.core.jobs.avoided_nodes import forget_changed
-from coalloc.core.starts import negotiation
+from coalloc.core.starts import meetings, negotiation
 from coalloc.core.starts.requeue import try_those_behind
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading
@@ -72,7 +72,8 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.happened("cluster_returned")
     elif before is not None and len(before.running) > len(reading.running):
         state.rounds.happened("job_finished")
-    negotiation.open_due(state, now)
+    for record, parts in list(meetings.due(state, now)):
+        negotiation.hasten(state, record, parts, now)
 
 
 def _learn_runs(

@@ -136,15 +136,10 @@ def never_fits(state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER) -> str:
 
 def unbounded_memory(state: State, job: Job) -> str:
     """Say where a job's memory is counted and may be exceeded; empty: nowhere, or it has none."""
-    readings = {name: cluster.reading for name, cluster in state.clusters.items()}
-    names = [
-        name
-        for name, reading in readings.items()
-        if name in (job.clusters or readings)
-        and reading is not None
-        and reading.rules is not None
-        and not reading.rules.bounds_memory
-    ]
+    named = job.clusters or state.clusters
+    read = ((name, each.reading) for name, each in state.clusters.items() if name in named)
+    rules = {name: reading.rules for name, reading in read if reading is not None}
+    names = [name for name, each in rules.items() if each is not None and not each.bounds_memory]
     if not (job.memory_mb_per_proc or job.shape.memory_mb_per_node) or not names:
         return ""
     return f"memory is planned for, but not enforced on {', '.join(names)}"

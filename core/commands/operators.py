@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import Requested
 from coalloc.core.base.requests import (
     CommandAnswer,
@@ -44,15 +45,13 @@ def operated(state: State, event: Requested, now: float) -> CommandAnswer:
             return reserving.reserve(state, event, command, now)
         case Unreserve() as command:
             return reserving.unreserve(state, event, command, now)
-        case PauseRounds():
-            state.rounds.paused = True
-            state.save_paused()
-            state.tell(now, EventKind.ROUNDS_PAUSED, user=event.user)
-        case ResumeRounds():
-            state.rounds.paused = False
-            state.save_paused()
-            state.tell(now, EventKind.ROUNDS_RESUMED, user=event.user)
-            state.rounds.want("resumed")
+        case PauseRounds() | ResumeRounds() as command:
+            paused = state.rounds.paused = isinstance(command, PauseRounds)
+            state.out.append(SaveMeta(key="paused", value="1" if paused else ""))
+            kind = EventKind.ROUNDS_PAUSED if paused else EventKind.ROUNDS_RESUMED
+            state.tell(now, kind, user=event.user)
+            if not paused:
+                state.rounds.want("resumed")
         case _:
             state.emit(now, EventKind.ROUND_REQUESTED, user=event.user)
             if not state.rounds.is_solving:

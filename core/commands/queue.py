@@ -13,7 +13,6 @@ from coalloc.core.base.requests import (
     Cancel,
     CommandAnswer,
     Done,
-    Hold,
     Release,
     RequestError,
     SetPriority,
@@ -141,10 +140,7 @@ def _launch(command: Submit, indices: Indices) -> Launch:
 
 
 def admitted(state: State, event: Requested, command: Submit, now: float) -> JobRecord:
-    """The record of a job that may be queued, of an array the first member's.
-
-    `RequestError` or `InputError`: it may not.
-    """
+    """The record of a job, of an array the first member's; raises where it may not be queued."""
     if why := state.sharing.tree.refusal(command.batch.account, event.user):
         raise RequestError("not_allowed", f"account: {why}")
     job, sources = submitted_job(state, event.user, command, now)
@@ -183,10 +179,7 @@ def _program(command: Submit) -> str:
 def submitted_job(
     state: State, user: str, command: Submit, now: float
 ) -> tuple[Job, Mapping[str, str]]:
-    """The job of a submit as the planner will see it, and where its figures came from.
-
-    Raises `InputError` where it cannot be planned.
-    """
+    """The job of a submit as planned, and where its figures came from; raises `InputError`."""
     name = _program(command)
     program = UserProgram(
         user=user,
@@ -296,14 +289,9 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> Comma
     return Done(body={"jobs": [record.id for record in living]})
 
 
-def hold(state: State, event: Requested, command: Hold, now: float) -> CommandAnswer:
-    """Keep waiting jobs from being planned."""
-    return _switch(state, event, command.job, now, JobState.HELD)
-
-
 def release(state: State, event: Requested, command: Release, now: float) -> CommandAnswer:
     """Let held jobs be planned."""
-    answer = _switch(state, event, command.job, now, JobState.PENDING)
+    answer = switch(state, event, command.job, now, JobState.PENDING)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     if command.job in state.composites:
         state.rounds.want("released")
@@ -330,7 +318,8 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
     return Done(body={"jobs": [record.id for record in waiting]})
 
 
-def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
+def switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
+    """Keep waiting jobs from being planned, or let them be."""
     old, kind = SWITCHES[new]
     chosen = chosen_jobs(state, event, job, now)
     if any(record.flow for record in chosen):

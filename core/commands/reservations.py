@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from itertools import count
 from math import inf
 from typing import Any
@@ -175,7 +175,16 @@ def _freest(
     state: State, nodes: Collection[str], count: int, start: float, end: float
 ) -> tuple[str, ...]:
     """So many of the nodes: up, not reserved then, and free the soonest."""
-    busy = _busy_until(state)
+    busy: dict[str, float] = {}
+    for record in state.placed_records():
+        begun = record.started if record.started is not None else record.submitted
+        for part in record.parts:
+            for node in part.nodes:
+                busy[node] = max(busy.get(node, 0.0), begun + record.planned)
+    for cluster in state.clusters.values():
+        for work in cluster.running:
+            for node in work.nodes:
+                busy[node] = max(busy.get(node, 0.0), work.end)
     up = {
         node.name
         for cluster in state.clusters.values()
@@ -192,18 +201,3 @@ def _freest(
         nodes, key=lambda node: (node in taken, node not in up, max(busy.get(node, start), start))
     )
     return tuple(sorted(ranked[:count], key=list(nodes).index))
-
-
-def _busy_until(state: State) -> Mapping[str, float]:
-    """Expected end of the work on each node, of the nodes that have some."""
-    busy: dict[str, float] = {}
-    for record in state.placed_records():
-        begun = record.started if record.started is not None else record.submitted
-        for part in record.parts:
-            for node in part.nodes:
-                busy[node] = max(busy.get(node, 0.0), begun + record.planned)
-    for cluster in state.clusters.values():
-        for work in cluster.running:
-            for node in work.nodes:
-                busy[node] = max(busy.get(node, 0.0), work.end)
-    return busy

@@ -1,4 +1,9 @@
-"""Changes of waiting jobs, with the checks of a submit, and of the time limit of others."""
+"""Changes of waiting jobs, with the checks of a submit, and of the time limits of placed ones.
+
+These are changed by a command, or in a batch system. The executors carry a change out (`Limit`);
+Slurm may refuse it, which a report says. What people change there is followed, and the other parts
+are told.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.messages import LIMIT, Limit
+from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.requests import CommandAnswer, Done, RequestError, Update
 from coalloc.core.base.state import State
-from coalloc.core.commands import admission, run_limits
+from coalloc.core.commands import admission
 from coalloc.core.commands.queue import chosen_jobs, planned_job
 from coalloc.core.jobs import arrays, deadlines, dependencies
 from coalloc.core.jobs.eligibility import owner_of
@@ -21,8 +27,9 @@ from coalloc.core.sharing import limits
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.job_json import write_job
-from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.sites.batch_options import NAMES, BatchOptions, check_options
+from coalloc.model.sites.parts import PART_ENDED, PartReport
 from coalloc.model.values import replace
 
 FIXED = frozenset({"kind", "tasks", "edges", "started", "work", "chunk_s", "one_cluster"})
@@ -38,7 +45,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
     is_alone = command == Update(job=command.job, fields=command.fields)
     is_limit = is_alone and [*command.fields] == ["time_limit"]
     placed = [r for r in chosen if r.is_placed] if is_limit else []
-    placed = [r for r in placed if not r.is_in_queues or run_limits.are_able(state, r)]
+    placed = [r for r in placed if not r.is_in_queues or are_able(state, r)]
     waiting = [r for r in chosen if r.is_waiting or (r.is_in_queues and r not in placed)]
     if not waiting and not placed:
         message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
@@ -47,7 +54,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
         raise RequestError("wrong_state", message)
     limit = command.fields.get("time_limit")
     for record in placed:
-        if why := run_limits.refusal(state, record, limit, operator=event.operator):
+        if why := refusal(state, record, limit, operator=event.operator):
             raise RequestError("not_allowed", why)
     if command.throttle is not None:
         _check_throttle(chosen, command)
@@ -56,8 +63,11 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
     for record in waiting:
         record = record.unplaced() if record.is_in_queues else record
         changed.append(_changed(state, record, command, now, offers))
-    if command.needs is not None:
-        _check_circle(state, changed)
+    needs = {record.id: record.needs for record in changed}
+    for job in needs if command.needs is not None else ():
+        if looped := dependencies.circle(state, job, needs):
+            message = f"dependency: job {looped} waits for job {job}"
+            raise RequestError("bad_request", message)
     changes = _in_words(command)
     if command.throttle is not None:
         for record in chosen:  # What runs counts, and may have to run again.
@@ -73,7 +83,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
             state.round.changed.add(record.id)
         state.tell(now, EventKind.JOB_UPDATED, record.id, user=event.user, changes=changes)
     for record in placed:
-        run_limits.ordered(state, record, float(limit or 0.0), now, event.user)
+        ordered(state, record, float(limit or 0.0), now, event.user)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     return Done(body={"jobs": [record.id for record in (*changed, *placed)]})
 
@@ -157,15 +167,6 @@ def _fixed(record: JobRecord) -> str:
     return ""
 
 
-def _check_circle(state: State, changed: list[JobRecord]) -> None:
-    """Refuse changes by which a job would wait for itself."""
-    needs = {record.id: record.needs for record in changed}
-    for record in changed:
-        if looped := dependencies.circle(state, record.id, needs):
-            message = f"dependency: job {looped} waits for job {record.id}"
-            raise RequestError("bad_request", message)
-
-
 def _planned(
     state: State, record: JobRecord, changes: Mapping[str, Any], now: float
 ) -> tuple[Job, Mapping[str, str]]:
@@ -227,3 +228,81 @@ def _plain(value: object) -> str:
             return f"{value:g}"
         case _:
             return str(value)
+
+
+BEGUN = frozenset({JobState.STARTING, JobState.RUNNING})
+LONGEST_S = 10 * 365 * 86_400.0
+
+
+def refusal(state: State, record: JobRecord, limit: object, *, operator: bool) -> str:
+    """Reason why a placed job cannot be given this limit; empty where it can."""
+    job, most = record.job, record.run_limit
+    if record.flow or not isinstance(job, RigidJob | MoldableJob):
+        return f"job {record.id} is {record.state}; its limit stays"
+    if record.foreign:
+        return f"job {record.id} is {record.origin}'s own job {record.foreign}; change it there"
+    if record.pack:
+        return f"job {record.id} was taken ahead with others of its array; its limit stays"
+    if not isinstance(limit, int | float) or not 0.0 < limit <= LONGEST_S:
+        return f"job {record.id} is {record.state}, and needs a time limit"
+    if record.state in BEGUN and not operator and (most is None or limit > most):
+        return f"job {record.id} is {record.state}; only an operator extends it"
+    if not are_able(state, record):
+        return f"the executor of {', '.join(record.clusters)} is older, and cannot change a limit"
+    wanted = replace(job, time_limit=float(limit))
+    return "" if operator else admission.never_fits(state, wanted, owner_of(record))
+
+
+def are_able(state: State, record: JobRecord) -> bool:
+    """Whether every executor that has a part of a job knows the order."""
+    return all(_is_able(state, cluster) for cluster in record.clusters)
+
+
+def ordered(state: State, record: JobRecord, limit: float, now: float, user: str) -> None:
+    """Have every part of a job run no longer than this."""
+    _tell(state, record, limit)
+    changes = f"time_limit={limit:g}"
+    state.tell(now, EventKind.JOB_UPDATED, record.id, user=user, changes=changes)
+    state.put(_with(record, limit))
+
+
+def followed(
+    state: State, record: JobRecord, part: PartRecord, report: PartReport, now: float
+) -> JobRecord:
+    """The job with the limit that a part has by the will of others than the daemon."""
+    limit = report.time_limit
+    if limit == part.time_limit or not isinstance(record.job, RigidJob | MoldableJob):
+        return record
+    parts = tuple(replace(p, time_limit=limit) if p is part else p for p in record.parts)
+    record = replace(record, parts=parts)
+    if limit is not None and limit != record.job.time_limit:
+        is_its_own = bool(record.siblings) and len(parts) > 1
+        if not report.limit_refused and not is_its_own:
+            _tell(state, record, limit, but=part.cluster)
+        record = record if is_its_own else _with(record, limit)
+        fields: dict[str, Any] = {"cluster": part.cluster, "time_limit": limit}
+        fields["refused"] = report.limit_refused
+        state.tell(now, EventKind.JOB_LIMIT_CHANGED, record.id, **fields)
+    state.put(record)
+    return record
+
+
+def _tell(state: State, record: JobRecord, limit: float, but: str = "") -> None:
+    for part in record.parts:
+        if part.cluster != but and part.state not in PART_ENDED and _is_able(state, part.cluster):
+            before = record.run_limit
+            order = Limit(
+                job=record.id, attempt=record.attempt, time_limit=limit, instead_of=before
+            )
+            state.send(part.cluster, order)
+
+
+def _is_able(state: State, cluster: str) -> bool:
+    return LIMIT in (state.clusters[cluster].abilities or ())
+
+
+def _with(record: JobRecord, limit: float) -> JobRecord:
+    """The job with another limit; where its run time was taken from that, it is as long."""
+    is_guess = record.sources.get("base_time") == "time_limit"
+    job = replace(record.job, time_limit=limit)
+    return replace(record, job=job, planned=limit if is_guess else record.planned)

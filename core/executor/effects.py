@@ -34,72 +34,74 @@ class ExecutorTicked(Struct, frozen=True, kw_only=True):
     """Time passed."""
 
 
-class ClaimPart(Struct, frozen=True, kw_only=True):
+class ExecutorEffect(Struct, frozen=True):
+    """Something for an executor's shell to carry out."""
+
+
+class PartEffect(ExecutorEffect, frozen=True, kw_only=True):
+    """Something for the launcher to do with a part that it has."""
+
+    key: PartKey
+
+
+class ClaimPart(ExecutorEffect, frozen=True, kw_only=True):
     """Claim the nodes and hold the processes at the barrier."""
 
     order: Prepare
 
 
-class ArrangePart(Struct, frozen=True, kw_only=True):
+class ArrangePart(PartEffect, frozen=True, kw_only=True):
     """Tell a part that has its nodes of those of the whole job, and bring it to the barrier."""
 
-    key: PartKey
     order: Arrange
 
 
-class HastenPart(Struct, frozen=True, kw_only=True):
+class HastenPart(PartEffect, frozen=True, kw_only=True):
     """Let a part that was put off take its turn from now on."""
 
-    key: PartKey
 
-
-class StartPart(Struct, frozen=True, kw_only=True):
+class StartPart(PartEffect, frozen=True, kw_only=True):
     """Open the barrier."""
 
-    key: PartKey
 
-
-class LimitPart(Struct, frozen=True, kw_only=True):
+class LimitPart(PartEffect, frozen=True, kw_only=True):
     """Let a part run so long, seconds."""
 
-    key: PartKey
     limit_s: float
     instead_of: float | None
 
 
-class EndPart(Struct, frozen=True, kw_only=True):
+class EndPart(PartEffect, frozen=True, kw_only=True):
     """Release the claim or end the processes."""
 
-    key: PartKey
     reason: str
 
 
-class RemovePart(Struct, frozen=True, kw_only=True):
+class RemovePart(PartEffect, frozen=True, kw_only=True):
     """Remove what is kept of an ended part, once it is remembered that it was started."""
 
-    key: PartKey
     how: str = ""
     """How it ended; empty: nothing of it was started."""
 
 
-class TellStarted(Struct, frozen=True, kw_only=True):
+class TellStarted(ExecutorEffect, frozen=True, kw_only=True):
     """Tell the daemon of all that is remembered to have been started."""
 
     owed: tuple[tuple[str, int, str], ...] = ()
     """Job, attempt and end of what could not be remembered yet, and is no part any more."""
 
 
-class DismissJob(Struct, frozen=True, kw_only=True):
+class DismissJob(ExecutorEffect, frozen=True, kw_only=True):
     """Cancel a job of the batch system's own that was handed over."""
 
     foreign: str
 
 
-class RenewLeases(Struct, frozen=True, kw_only=True):
+class RenewLeases(ExecutorEffect, frozen=True, kw_only=True):
     """The daemon is there: claims stand for another lease."""
 
 
-class SaveProgress(Struct, frozen=True, kw_only=True):
+class SaveProgress(ExecutorEffect, frozen=True, kw_only=True):
     """Write the number of the last order carried out, before anything is said of it."""
 
     store: str
@@ -111,13 +113,13 @@ class SaveProgress(Struct, frozen=True, kw_only=True):
     """Parts whose end has failed, and is tried again."""
 
 
-class SendStatement(Struct, frozen=True, kw_only=True):
+class SendStatement(ExecutorEffect, frozen=True, kw_only=True):
     """Send a statement to the daemon."""
 
     statement: Statement
 
 
-class ExecutorLogLine(Struct, frozen=True, kw_only=True):
+class ExecutorLogLine(ExecutorEffect, frozen=True, kw_only=True):
     """Write a log line."""
 
     event: str
@@ -125,30 +127,10 @@ class ExecutorLogLine(Struct, frozen=True, kw_only=True):
     level: str = "info"
 
 
-ExecutorEffect = (
-    ClaimPart
-    | ArrangePart
-    | HastenPart
-    | LimitPart
-    | StartPart
-    | EndPart
-    | RemovePart
-    | DismissJob
-    | RenewLeases
-    | TellStarted
-    | SaveProgress
-    | SendStatement
-    | ExecutorLogLine
-)
-
-
-PartEffect = ClaimPart | ArrangePart | HastenPart | LimitPart | StartPart | EndPart | RemovePart
-
-
 class EffectFailed(Struct, frozen=True, kw_only=True):
     """The launcher failed at an effect, which may have been carried out nevertheless."""
 
-    effect: PartEffect
+    effect: ClaimPart | PartEffect
     why: str
 
 

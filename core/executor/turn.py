@@ -15,6 +15,7 @@ from typing import Protocol
 
 from coalloc.core.base.messages import Report, Statement
 from coalloc.core.executor.effects import (
+    ClaimPart,
     EffectFailed,
     ExecutorEffect,
     ExecutorEvent,
@@ -98,7 +99,7 @@ def _performed(
         events = list(hands.perform(effect))
     except Exception as error:
         why = _explained(effect, error, hands)
-        if not isinstance(effect, PartEffect):
+        if not isinstance(effect, ClaimPart | PartEffect):
             return []
         events = [EffectFailed(effect=effect, why=why)]
     return [found for event in events for found in core.handle(event, now)]

@@ -77,12 +77,10 @@ def misses(record: JobRecord, start: float, planned_s: float) -> bool:
     return start + (planned_s if limit is None else limit) > record.finish_by + TOLERANCE_S
 
 
-def withhold(
-    state: State, job: str, round: int, why: str = "on the nodes of the plan it would end"
-) -> None:
+def withhold(state: State, job: str, why: str = "on the nodes of the plan it would end") -> None:
     """Say of a job why it does not start now, where the plan has it."""
     detail = f"{why} after its deadline"
-    state.findings.outlook[job] = Outlook(round=round, reason=DEADLINE, detail=detail)
+    state.findings.outlook[job] = Outlook(reason=DEADLINE, detail=detail)
 
 
 def in_time(state: State, plan: Plan, now: float) -> Plan:
@@ -96,7 +94,7 @@ def in_time(state: State, plan: Plan, now: float) -> Plan:
     since = max(now - state.round.snapshot.time, 0.0)
     late = {job for job in timed & ends.keys() if misses(state.jobs[job], ends[job], since)}
     for job in late:
-        withhold(state, job, state.round.number, "by the plan it would end")
+        withhold(state, job, "by the plan it would end")
     return replace(plan, placements=tuple(p for p in plan.placements if p.job not in late))
 
 
@@ -105,10 +103,6 @@ def end_due(state: State, now: float) -> None:
     if not state.presence.unreconciled:  # They may run, and the store not know of it yet.
         for job in state.deadlines.take(now - TOLERANCE_S):
             _end(state, state.jobs[job], now)
-    _wake(state, now)
-
-
-def _wake(state: State, now: float) -> None:
     due = state.deadlines.queue[0][0] if state.deadlines.queue else None
     if due is not None and (due != state.deadlines.due or due < now):
         state.out.append(Wake(at=due + WAKE_S))

@@ -69,10 +69,7 @@ def never_met(state: State, needs: Needs) -> str:
 
 
 def delayed(state: State, record: JobRecord) -> float:
-    """Earliest start by the minutes behind the starts of others, or behind ends without one.
-
-    Without such a dependency it is -inf.
-    """
+    """Earliest start by minutes behind the starts of others, or ends without one; -inf: none."""
     starts = [-inf]
     for kind, job in record.needs:
         needed, minutes = state.jobs.get(job), kind.removesuffix("?").partition("+")[2]

@@ -13,6 +13,7 @@ free first. The part that the job has there then keeps to the bound, whatever el
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import ceil, inf
@@ -24,11 +25,12 @@ from coalloc.core.base.messages import SHAPES, STAGES, STREAMS
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import narrowest
-from coalloc.core.jobs.batch_accounts import account_there
+from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.settings import ClusterConfig
 from coalloc.model.shape import ONE_SLOT, demands, lays_out, most_procs
-from coalloc.model.sites.batch_options import PLAIN, BatchOptions
+from coalloc.model.sites.batch_options import PLAIN, BatchOptions, check_options
 from coalloc.model.sites.constraint import admits
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.sites.reserved import Reserved
@@ -64,6 +66,8 @@ OLDER = Verdict(closed="its executor is older than shapes")
 STREAMLESS = Verdict(closed="its executor is older than interactive jobs")
 STAGELESS = Verdict(never="only a user's own executor copies files: name paths of its nodes")
 UNSTAGED = Verdict(closed="the job's data are not there yet")
+EVERY = "*"
+_KEY = re.compile(r"\*|[^/*\s]+(/(\*|[^/*\s]+))?")
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
@@ -122,6 +126,36 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         found = judged(rules, asking)
         cluster.verdicts[key] = replace(found, limits=_narrowed(found.limits, job))
     return cluster.verdicts[key]
+
+
+def account_there(accounts: Mapping[str, str], user: str, account: str) -> str:
+    """The account of a cluster that stands for a job's; empty: the user's default one.
+
+    The first of ``USER/ACCOUNT``, ``ACCOUNT``, ``USER/*`` and ``*`` that `accounts` has says it;
+    where it has none, the account is the job's own.
+    """
+    keys = (f"{user}/{account}", account) if account else ()
+    for key in (*keys, f"{user}/{EVERY}", EVERY):
+        if key in accounts:
+            return accounts[key]
+    return account
+
+
+def told(settings: ClusterConfig, record: JobRecord) -> BatchOptions:
+    """Options that a cluster's batch system is told for a job."""
+    account = account_there(settings.accounts, record.user, record.account)
+    return record.batch.with_account(account)
+
+
+def check_accounts(accounts: Mapping[str, object], where: str) -> None:
+    """Refuse keys of another form, and what is no account."""
+    for key, value in accounts.items():
+        if not _KEY.fullmatch(key):
+            forms = "ACCOUNT, USER/ACCOUNT, USER/* or *"
+            raise InputError(f"{where}.{key}", f"is none of {forms}")
+        if not isinstance(value, str):
+            raise InputError(f"{where}.{key}", f"{value!r} is not a text")
+        check_options(BatchOptions(account=value), f"{where}.{key}")
 
 
 def amounts_of(job: Job, procs: int, nodes: int) -> Counter[str]:
@@ -306,12 +340,10 @@ def refusal_now(cluster: ClusterState, verdict: Verdict) -> str:
 
 def reserved_text(state: State, record: JobRecord, now: float) -> str:
     """Reservations of operators that a job could run into, in words; empty where there are none."""
-    limit_s = record.job.time_limit
-    kept = [] if limit_s is None else list(_reserved_ahead(state, record, now, limit_s))
-    if not kept or limit_s is None:
-        return ""
+    kept = _reserved_ahead(state, record, now)
     names = " and ".join(f"{each.name} ({fold(each.nodes)})" for each in kept)
-    return f"with its time limit of {span_text(limit_s)} it could run into reservation {names}"
+    limit = span_text(record.job.time_limit or 0.0)
+    return names and f"with its time limit of {limit} it could run into reservation {names}"
 
 
 def reservation_of(cluster: ClusterState, batch: BatchOptions) -> Reservation | None:
@@ -323,15 +355,23 @@ def reservation_of(cluster: ClusterState, batch: BatchOptions) -> Reservation | 
 
 
 def run_into(
-    cluster: ClusterState, job: Job, verdict: Verdict, now: float, own: Reservation | None
+    state: State, name: str, record: JobRecord, verdict: Verdict, now: float
 ) -> dict[str, float]:
-    """Nodes on which a job that began now could run into a reservation, with that one's end.
+    """Nodes of a cluster on which a job that began now could run into a reservation, with its end.
 
-    A batch system goes by the time limit, and not by how long the job is expected to run.
+    Batch systems, and operators' reservations here, go by the time limit, and not by how long the
+    job is expected to run. Where it has none, operators' are planned around by its expected run.
     """
-    reading = cluster.reading
-    if reading is None or reading.rules is None:
+    reading, job = state.clusters[name].reading, record.job
+    own = reservation_of(state.clusters[name], record.batch)
+    if reading is None:
         return {}
+    ends: dict[str, float] = {}
+    for asked in _reserved_ahead(state, record, now):
+        here = {node.name for node in reading.nodes}.intersection(asked.nodes)
+        ends |= {node: max(asked.end, ends.get(node, 0.0)) for node in here}
+    if reading.rules is None:
+        return ends
     length = inf if verdict.limits.time_s is None else verdict.limits.time_s
     if job.time_limit is not None:
         step_s = reading.rules.limit_step_s
@@ -339,7 +379,6 @@ def run_into(
         length = min(length, limit_s)
     elif verdict.default_time_s is not None:
         length = min(length, verdict.default_time_s)
-    ends: dict[str, float] = {}
     for kept in reading.reservations:
         counts = kept.id in reading.rules.reservations and kept is not own
         if counts and now < kept.start < now + length:
@@ -347,26 +386,9 @@ def run_into(
     return ends
 
 
-def run_into_reserved(
-    state: State, cluster: str, record: JobRecord, now: float
-) -> dict[str, float]:
-    """Nodes on which a job that began now could run into an operator's reservation, with its end.
-
-    By its time limit; one without a limit is planned by its expected run time alone.
-    """
-    reading = state.clusters[cluster].reading
-    if reading is None or record.job.time_limit is None:
-        return {}
-    ends: dict[str, float] = {}
-    here = {node.name for node in reading.nodes}
-    for kept in _reserved_ahead(state, record, now, record.job.time_limit):
-        ends |= {n: max(kept.end, ends.get(n, 0.0)) for n in here.intersection(kept.nodes)}
-    return ends
-
-
-def _reserved_ahead(
-    state: State, record: JobRecord, now: float, length_s: float
-) -> Iterator[Reserved]:
+def _reserved_ahead(state: State, record: JobRecord, now: float) -> Iterator[Reserved]:
+    """Reservations of operators that a job which began now could run into, by its time limit."""
+    until = now + (record.job.time_limit or 0.0)
     for kept in state.maintenance.reserved.values():
-        if now < kept.start < now + length_s and record.user not in kept.users:
+        if now < kept.start < until and record.user not in kept.users:
             yield kept

@@ -25,7 +25,6 @@ from coalloc.core.jobs.eligibility import (
     refusal_now,
     reservation_of,
     run_into,
-    run_into_reserved,
     verdict_of,
     widest,
 )
@@ -81,7 +80,6 @@ class Offers:
 
     state: State
     now: float
-    """Seconds."""
     busy: Mapping[str, int]
     """By node name: slots that are taken now."""
     marks: Marks = field(default_factory=Marks)
@@ -136,8 +134,7 @@ class Offers:
                 nodes = tuple(node for node in nodes if cluster.power_of(node, step) >= least)
             is_bounded |= len(nodes) < len(cluster.reading.nodes)
             chosen += nodes
-            ahead |= run_into(cluster, job, verdict, self.now, own)
-            ahead |= run_into_reserved(self.state, name, record, self.now)
+            ahead |= run_into(self.state, name, record, verdict, self.now)
             refused |= avoided(cluster, record, self.now)
             most = verdict.limits.nodes, verdict.limits.procs
             cap = (job.features, most) if bound_text(verdict, job) else None

@@ -1,6 +1,6 @@
 """Workflows: tasks that end, are tried again, or take the rest with them; the end of the whole.
 
-Divisible jobs are treated alike: a piece is a task that nothing stands behind (`core.composites`).
+Divisible jobs are treated alike: a piece is a task that nothing stands behind.
 
 Rules
 -----
@@ -17,12 +17,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping, part_fields, spans
+from coalloc.core.base.composites import (
+    ChunkPool,
+    Flow,
+    WorkflowState,
+    is_stopping,
+    part_fields,
+    spans,
+)
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import has_started
-from coalloc.core.jobs.ends import abort_parts, begin_cancelling, release_dependents
+from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting, release_dependents
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob, WorkflowJob
 from coalloc.model.values import replace
@@ -98,22 +105,9 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     start = state.settings.start
     pause = min(start.backoff_max_s, start.backoff_first_s * 2.0 ** min(failures - 1, 60))
     why = record.detail or record.reason
-    state.put(
-        replace(
-            record,
-            state=JobState.PENDING,
-            failures=failures,
-            not_before=now + pause,
-            parts=(),
-            link_gbps={},
-            started=None,
-            ended=None,
-            exit_code=None,
-            skew_s=None,
-            reason="tried_again",
-            detail=why,
-        )
-    )
+    again = replace(record.unplaced(), failures=failures, not_before=now + pause)
+    again = replace(again, ended=None, exit_code=None, skew_s=None)
+    state.put(replace(again, reason="tried_again", detail=why))
     fields: dict[str, Any] = {**part_fields(record), "failures": failures, "pause_s": pause}
     fields |= {"exit_code": record.exit_code, "detail": why}
     kind = EventKind.PIECE_TRIED_AGAIN if record.chunks else EventKind.TASK_TRIED_AGAIN
@@ -140,7 +134,7 @@ def task_ended(state: State, record: JobRecord, now: float) -> None:
     settle(state, flow, now)
 
 
-def _first_failure(state: State, flow: WorkflowState | ChunkPool) -> tuple[str, str]:
+def _first_failure(state: State, flow: Flow) -> tuple[str, str]:
     failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
     first = min(failed, key=lambda record: record.ended or 0.0)
     which = " ".join(*part_fields(first).items())
@@ -157,7 +151,7 @@ def _is_off(state: State, record: JobRecord) -> bool:
     return off > max(rounds.task_tolerance_s, rounds.task_tolerance * record.planned)
 
 
-def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
+def settle(state: State, flow: Flow, now: float) -> None:
     """End a workflow of which nothing runs, and nothing will."""
     workflow = state.jobs[flow.id]
     if flow.placed or (flow.open and not is_stopping(workflow, flow)):
@@ -179,7 +173,7 @@ def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
     state.rounds.happened("job_finished")
 
 
-def _end_of(state: State, workflow: JobRecord, flow: WorkflowState | ChunkPool) -> JobRecord:
+def _end_of(state: State, workflow: JobRecord, flow: Flow) -> JobRecord:
     if workflow.cancelled_by:
         why = f"{workflow.cancellation.words}; {_tally(flow)}"
         return replace(workflow, state=JobState.CANCELLED, reason="cancelled", detail=why)
@@ -197,10 +191,11 @@ def _end_of(state: State, workflow: JobRecord, flow: WorkflowState | ChunkPool) 
     )
 
 
-def _tally(flow: WorkflowState | ChunkPool) -> str:
+def _tally(flow: Flow) -> str:
     if isinstance(flow, ChunkPool):
         text = f"{flow.done} of {flow.total} chunks completed"
         return f"{text}, failed: {spans(flow, flow.failed)}" if flow.failed else text
+    assert isinstance(flow, WorkflowState)
     total, done, failed = len(flow.tasks), len(flow.completed), len(flow.failed)
     text = f"{done} of {total} tasks completed"
     if failed > 1:
@@ -225,12 +220,7 @@ def cancel_task(state: State, record: JobRecord, by: Cancellation, now: float) -
     why = by.words
     abort_parts(state, record, why)
     if record.is_waiting or record.state is JobState.PREPARING:
-        ended = replace(
-            record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
-        )
-        state.put(ended)
-        state.emit(now, EventKind.JOB_ENDED, record.id, state=str(ended.state), detail=why)
-        state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
-        task_ended(state, ended, now)
+        end_waiting(state, record, now, JobState.CANCELLED, why)
+        task_ended(state, state.jobs[record.id], now)
     elif not record.cancelled_by:
         begin_cancelling(state, record, by, now)

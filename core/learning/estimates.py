@@ -28,7 +28,6 @@ from coalloc.model.formats.speedup_text import shape_of
 from coalloc.model.history import History
 from coalloc.model.ranges import SPAN
 from coalloc.model.settings import JobMatchConfig, JobsConfig
-from coalloc.model.speedup import Speedup
 
 T = TypeVar("T")
 
@@ -48,7 +47,6 @@ class UserProgram(Struct, frozen=True, kw_only=True):
     command: str
     """The program; defaults may name what launches it, too."""
     name: str = ""
-    """Of the job."""
     launcher: str = ""
     """The first word of the command line; empty: the program."""
 
@@ -122,11 +120,9 @@ def completed(
     """Fill in what a submitted job leaves out, in the snapshot format's keys.
 
     Of the site's defaults the first that matches and has a value gives it; `history` has base times
-    of earlier runs, seconds, `runs` those by size. Returns the fields, with ``base_time`` or
-    ``speedup``, ``sigma`` and ``proc_gbps`` where the kind has them, and the source of each:
-    ``user``, ``defaults``, ``history``, ``time_limit`` or ``built-in``; ``speedup_fit`` says to
-    what a speed-up was fitted, and how well. `InputError`: nothing says how a moldable job's run
-    time falls with its processes.
+    of earlier runs, seconds, `runs` those by size. Returns the fields, and the source of each
+    (`JobRecord.sources`). `InputError`: nothing says how a moldable job's run time falls with its
+    processes.
     """
     out = dict(fields)
     commands = {program.command, program.launcher or program.command}
@@ -138,7 +134,12 @@ def completed(
     sources = _fill_from(out, matching)
     unknown_s = settings.fallback_base_time_s
     if out.get("kind", "rigid") == "rigid":
-        _fill_base_time(out, sources, matching, history, unknown_s)
+        limit = out.get("time_limit")
+        value, source = _base_time(out.get("base_time"), matching, history, limit, unknown_s)
+        if source == "history" and limit is not None:
+            value = min(value, limit)
+        out["base_time"] = value
+        sources["base_time"] = source
         sources.setdefault("sigma", "built-in")
         sources.setdefault("proc_gbps", "built-in")
     elif out.get("kind") == "moldable":
@@ -163,29 +164,23 @@ def _fill_from(out: dict[str, Any], matching: Sequence[JobMatchConfig]) -> dict[
     return sources
 
 
-def _fill_base_time(
-    out: dict[str, Any],
-    sources: dict[str, str],
+def _base_time(
+    given: float | None,
     matching: Sequence[JobMatchConfig],
-    history: Sequence[float],
+    known: Sequence[float],
+    limit: float | None,
     fallback: float,
-) -> None:
-    if out.get("base_time") is not None:
-        sources["base_time"] = "user"
-        return
+) -> tuple[float, str]:
+    """Base time, seconds, and where it comes from: `known` are those of earlier runs."""
+    if given is not None:
+        return given, "user"
     value = next((d.base_time_s for d in matching if d.base_time_s is not None), None)
     if value is not None:
-        out["base_time"], sources["base_time"] = value, "defaults"
-        return
-    value = predicted(history)
+        return value, "defaults"
+    value = predicted(known)
     if value is not None:
-        limit = out.get("time_limit")
-        out["base_time"] = value if limit is None else min(value, limit)
-        sources["base_time"] = "history"
-    elif out.get("time_limit") is not None:
-        out["base_time"], sources["base_time"] = out["time_limit"], "time_limit"
-    else:
-        out["base_time"], sources["base_time"] = fallback, "built-in"
+        return value, "history"
+    return (fallback, "built-in") if limit is None else (limit, "time_limit")
 
 
 def _fill_speedup(
@@ -222,30 +217,11 @@ def _fill_speedup(
         )
     model = shape_of(text)
     shape = read_speedup({**model, "time": 1.0}, "speedup")
-    time_1, sources["base_time"] = _time_1(out, base_time, shape, matching, runs, fallback)
-    out["speedup"], sources["speedup"] = {**model, "time": time_1}, "defaults"
-
-
-def _time_1(
-    out: Mapping[str, Any],
-    base_time: float | None,
-    shape: Speedup,
-    matching: Sequence[JobMatchConfig],
-    runs: Sequence[SizedRun],
-    fallback: float,
-) -> tuple[float, str]:
-    """Run time on one process, seconds, and where it comes from."""
-    if base_time is not None:
-        return base_time, "user"
-    value = next((d.base_time_s for d in matching if d.base_time_s is not None), None)
-    if value is not None:
-        return value, "defaults"
-    value = predicted([time / shape.time(size) for size, time in runs])
-    if value is not None:
-        return value, "history"
-    limit = out.get("time_limit")
-    low = out.get("min_procs", 1)
+    known = [time / shape.time(size) for size, time in runs]
+    limit, low = out.get("time_limit"), out.get("min_procs", 1)
     if isinstance(limit, int | float) and isinstance(low, int) and low > 0:
-        # the least allotment is to end in time
-        return planned(limit / shape.time(low)), "time_limit"
-    return fallback, "built-in"
+        limit = planned(limit / shape.time(low))  # the least allotment is to end in time
+    else:
+        limit = None
+    time_1, sources["base_time"] = _base_time(base_time, matching, known, limit, fallback)
+    out["speedup"], sources["speedup"] = {**model, "time": time_1}, "defaults"

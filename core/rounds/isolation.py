@@ -14,13 +14,13 @@ daemon starts again. Where nothing else waits, `plain` starts it, and no other p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from coalloc.core.base.round_control import Aside, Isolation
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds import snapshots
-from coalloc.core.rounds.waiting_jobs import waiting_view
+from coalloc.core.rounds.snapshots import waiting_view
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 
@@ -29,19 +29,6 @@ MOST_ATTEMPTS = 16
 MOST_S = 30.0
 """No attempt begins later in a round, seconds."""
 SET_ASIDE = "set_aside"
-
-
-def first_attempt(state: State, current: RoundState, named: Collection[str], why: str) -> bool:
-    """Begin to look for the jobs with which the round's policy failed; False if it is no use."""
-    queue = [job.id for job in current.snapshot.queue]
-    current.search = Isolation(queue=queue, why=why, attempts=current.attempts)
-    return current.search.begin(named)
-
-
-def may_go_on(current: RoundState, search: Isolation, now: float) -> bool:
-    """Whether the round has time for another attempt."""
-    current.attempts = search.attempts
-    return search.attempts < MOST_ATTEMPTS and now - current.started < MOST_S
 
 
 def set_aside(state: State, current: RoundState, search: Isolation, now: float) -> None:
@@ -73,10 +60,9 @@ def still_aside(state: State, now: float) -> set[str]:
 
 def _seen(state: State, job: str, now: float) -> Sequence[object]:
     """Facts about a job and the clusters of which a change is worth another try."""
-    names = frozenset(state.clusters)
     there = {*state.waiting, *state.placed}
     offers = Offers(state=state, now=now, busy={})
-    view = waiting_view(state.jobs[job], state, names, there, now, offers)
+    view = waiting_view(state.jobs[job], state, there, now, offers)
     if view is not None:
         view = replace(view, passed_over=0, submitted=0.0, earliest=0.0)
     clusters = [

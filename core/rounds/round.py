@@ -10,23 +10,30 @@ came first, and the next rounds of queues as long begin with it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
-from coalloc.core.base.round_control import OPERATOR
-from coalloc.core.base.state import RoundState, State
+from coalloc.core.base.records import JobState
+from coalloc.core.base.round_control import OPERATOR, Isolation
+from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.base.state_tables import Outlook
 from coalloc.core.clusters import presence
 from coalloc.core.jobs import deadlines, twins
+from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.eligibility import refused_by_all, reserved_text
 from coalloc.core.learning import promises
 from coalloc.core.learning.estimates import UserProgram, history_for
-from coalloc.core.rounds import commitment as committing
-from coalloc.core.rounds import dispatch, rules, snapshots
+from coalloc.core.rounds import dispatch, snapshots
 from coalloc.core.rounds import isolation as isolating
+from coalloc.core.rounds.turn import StartRule
 from coalloc.core.sharing import limits
-from coalloc.core.starts.placements import NOW_S
+from coalloc.core.starts import further_queues
+from coalloc.core.starts import queued_claims as queueing
+from coalloc.core.starts.free_places import FreePlaces, bills_differ
+from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Plan, Reason
@@ -47,7 +54,7 @@ def begin_if_due(state: State, now: float) -> None:
         return
     trigger, policy = state.rounds.take(now)
     aside = isolating.still_aside(state, now)
-    limits.hold_back(state, now)
+    state.findings.limited = limits.held_back(state, now)
     snapshot = snapshots.snapshot(
         state, now, held=False, without=aside.union(state.findings.limited)
     )
@@ -72,7 +79,7 @@ def begin_if_due(state: State, now: float) -> None:
     )
     lifted = NO_SNAPSHOTS
     if state.rounds.costs_wanted and state.waiting:
-        lifted = rules.without_each_rule(state, now)
+        lifted = snapshots.without_each_rule(state, now)
         state.rounds.costs_wanted = not lifted
     state.out.append(_solve(state, snapshot, chain[0], lifted))
 
@@ -105,7 +112,7 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
         return
     if state.settings.rounds.commit_first_incumbent:
         plan = twins.once(state, current.snapshot, event.plan)
-        committing.start_now(state, current, deadlines.in_time(state, plan, now), now)
+        _start_now(state, current, deadlines.in_time(state, plan, now), now)
 
 
 def solved(state: State, event: Solved, now: float) -> None:
@@ -122,9 +129,10 @@ def solved(state: State, event: Solved, now: float) -> None:
         isolating.set_aside(state, current, current.search, now)
     told = twins.once(state, current.snapshot, event.plan)
     plan = deadlines.in_time(state, told, now)
-    committing.start_now(state, current, plan, now)
-    committing.queue_up(state, current, plan, now)
-    committing.fill(state, current, plan, now)
+    _start_now(state, current, plan, now)
+    queueing.queue_up(state, current, plan, now)
+    further_queues.send(state, current.snapshot, plan, now)
+    _fill(state, current, plan, now)
     _look_ahead(state, current, plan)
     dispatch.adopt(state, plan, current, now)
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
@@ -133,18 +141,13 @@ def solved(state: State, event: Solved, now: float) -> None:
     body = write_plan(told)
     state.schedule.plan, state.schedule.time = told, current.started
     state.out.append(SavePlan(round=current.number, time=now, body=body))
-    _keep_notes(state, event.plan)
-    summary = {key: body[key] for key in ("policy", "status", "objective")}
-    state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
-    _finish(state, current, told, event.solve_s, now)
-
-
-def _keep_notes(state: State, plan: Plan) -> None:
-    """Remember what a policy wants to know in its next round; a plan without notes keeps them."""
-    notes = plan.stats.get(NOTES)
+    notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
     if isinstance(notes, Mapping) and notes != state.learning.notes.get(plan.policy):
         state.learning.notes[plan.policy] = notes
         state.out.append(SaveNotes(policy=plan.policy, notes=notes))
+    summary = {key: body[key] for key in ("policy", "status", "objective")}
+    state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
+    _finish(state, current, told, event.solve_s, now)
 
 
 def failed(state: State, event: SolveFailed, now: float) -> None:
@@ -157,7 +160,9 @@ def failed(state: State, event: SolveFailed, now: float) -> None:
         state.rounds.overran(event.policy, len(current.snapshot.queue), now)
     elif current.search is None:
         current.why = event.why
-        goes_on = isolating.first_attempt(state, current, event.jobs, event.why)
+        queue = [job.id for job in current.snapshot.queue]
+        current.search = Isolation(queue=queue, why=event.why, attempts=current.attempts)
+        goes_on = current.search.begin(event.jobs)
     else:
         goes_on = current.search.failed(event.jobs)
     if not (goes_on and _attempt(state, current, now)):
@@ -167,7 +172,10 @@ def failed(state: State, event: SolveFailed, now: float) -> None:
 def _attempt(state: State, current: RoundState, now: float) -> bool:
     """Ask the same policy without some jobs, if the round has the time."""
     search = current.search
-    if search is None or not isolating.may_go_on(current, search, now):
+    if search is None:
+        return False
+    current.attempts = search.attempts
+    if search.attempts >= isolating.MOST_ATTEMPTS or now - current.started >= isolating.MOST_S:
         return False
     without = {*search.left_out(), *state.findings.aside, *state.findings.limited}
     current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
@@ -205,6 +213,102 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     state.rounds.finished(now, placed=False, jobs=state.pending.jobs, procs=state.pending.procs)
 
 
+def _start_now(state: State, current: RoundState, plan: Plan, now: float) -> None:
+    """Start what the plan has now and still fits."""
+    time = current.snapshot.time
+    rule = StartRule(state, now, plan.policy, current.number)
+    if bills_differ(state):
+        rule.places = FreePlaces(state, current.snapshot, plan, now)
+    started: list[str] = []
+    for placement in plan.placements:
+        if placement.start > time + NOW_S or placement.chunks is not None:
+            continue
+        record = startable(state, placement, now)
+        if record is None:
+            continue
+        why = rule.obstacle(record, placement, now)
+        if why and (record.flow or not current.taken.isdisjoint(placement.nodes)):
+            continue  # It starts along the plan when its nodes are free.
+        if why:
+            _superseded(state, record.id, why)
+            continue
+        chosen = rule.begin(record, placement)
+        if chosen is not None:
+            current.count(chosen)
+            started.append(record.id)
+    if started:
+        _count_passed_over(state, current, started, now)
+
+
+def _superseded(state: State, job: str, why: str) -> None:
+    outlook = Outlook(reason=Reason.SUPERSEDED, detail=why)
+    state.findings.outlook[job] = outlook
+    state.log("start_superseded", job=job, why=why)
+    state.rounds.want("superseded")
+
+
+def _fill(state: State, current: RoundState, plan: Plan, now: float) -> None:
+    """Start the pieces of divisible jobs that the final plan has now, in what others leave free.
+
+    Earlier incumbents start none: a better plan may want those nodes for other jobs.
+    """
+    begun = current.snapshot.time + NOW_S
+    pieces = [p for p in plan.placements if p.chunks is not None and p.start <= begun]
+    if not pieces:
+        return
+    starts = _starts(current.snapshot, plan)
+    rule = StartRule(state, now, plan.policy, current.number)
+    for planned in pieces:
+        pool = divisible(state, planned, now)
+        if pool is None:
+            continue
+        whole = state.jobs[pool.id]
+        placement = limits.trimmed(state, whole, planned, now)
+        if placement is None:
+            continue
+        if why := rule.obstacle(whole, placement, now):
+            _superseded(state, pool.id, why)
+            continue
+        queued = queueing.may_wait(rule, whole, placement)
+        if not queued and queueing.must_wait(rule, placement):
+            continue  # As many claims as may wait there already, and others go first.
+        later = [start for node in placement.nodes for start in starts.get(node, ())]
+        current.committed.update(place_pieces(rule, pool, placement, later, queued=queued))
+
+
+def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:
+    """Starts on each node after the plan's own time, of jobs and reservations, not of pieces."""
+    starts: dict[str, list[float]] = {}
+    others = [(p.start, p.nodes) for p in plan.placements if p.chunks is None]
+    others += [(kept.start, dict.fromkeys(kept.nodes, 1)) for kept in snapshot.reservations]
+    for start, nodes in others:
+        if start > snapshot.time + NOW_S:
+            for node in nodes:
+                starts.setdefault(node, []).append(start)
+    return starts
+
+
+def _count_passed_over(state: State, current: RoundState, started: list[str], now: float) -> None:
+    """Waiting jobs that arrived before one that was started now were passed over.
+
+    Those that may not start yet were not: they are in no order. Nor were they by a job whose turn
+    it was before theirs, see `core.sharing.priority`.
+    """
+    first = {job.id: job.priority for job in current.snapshot.queue}
+    begun = sorted((first.get(job.partition(".")[0], 0.0), arrival(job)) for job in started)
+    levels = [level for level, _ in begun]
+    latest = list(accumulate((arrived for _, arrived in begun), max))
+    for job in state.waiting:
+        not_before = bisect_right(levels, first.get(job, 0.0))
+        if not_before == 0 or arrival(job) >= latest[not_before - 1]:
+            continue
+        record = state.jobs[job]
+        is_held = record.state is not JobState.PENDING or record.opens(now) > now
+        is_throttled = record.throttle and job in state.findings.limited
+        if not (is_held or is_throttled or open_needs(state, record)):
+            state.findings.passed_over[job] = state.findings.passed_over.get(job, 0) + 1
+
+
 def _look_ahead(state: State, current: RoundState, plan: Plan) -> None:
     """Keep start estimates and reasons for the jobs that wait."""
     for deferred in plan.deferred:
@@ -215,15 +319,13 @@ def _look_ahead(state: State, current: RoundState, plan: Plan) -> None:
                 refused = reserved_text(state, state.jobs[deferred.job], current.snapshot.time)
             if refused and deferred.task is None:
                 reason, detail = str(Reason.INSUFFICIENT), refused
-            state.findings.outlook[deferred.job] = Outlook(
-                round=current.number, reason=reason, detail=detail
-            )
+            state.findings.outlook[deferred.job] = Outlook(reason=reason, detail=detail)
     starts: dict[str, float] = {}
     for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
         if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
             starts[placement.job] = placement.start
             state.findings.outlook[placement.job] = Outlook(
-                round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
+                start=placement.start, nodes=placement.nodes, reason="planned"
             )
     promises.keep(state, starts, current.snapshot.time)
 

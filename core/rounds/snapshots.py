@@ -1,22 +1,26 @@
-"""The snapshot of a round, from what the daemon knows."""
+"""The snapshot of a round, from what the daemon knows, and those without a rule of the site."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from coalloc.core.base.clusters import ClusterState, ViewedNodes
+from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.commands import reservations as reserving
+from coalloc.core.jobs.dependencies import delayed, open_needs, plain
 from coalloc.core.jobs.occupation import held_by
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.jobs.twins import runs_on_twins
-from coalloc.core.rounds.waiting_jobs import waiting_view
 from coalloc.core.sharing import guarantees, limits, priority
-from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing.limits import LimitBook
+from coalloc.core.starts.negotiation import others
+from coalloc.core.starts.waits import is_crowded
 from coalloc.model.cost import within_limit
-from coalloc.model.jobs import Job
+from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import EVENT, POWER
 from coalloc.model.sites.parts import PART_ENDED
@@ -25,7 +29,7 @@ from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.values import replace
 
 SHARES, LIMITS, GUARANTEES = RULES = ("shares", "limits", "guarantees")
-"""What a site lays down that may make a plan worse, see `core.rounds.rules`."""
+"""What a site lays down that may make a plan worse."""
 
 
 def snapshot(
@@ -39,22 +43,11 @@ def snapshot(
 ) -> Snapshot:
     """Clusters, queue and running work at this instant.
 
-    Parameters
-    ----------
-    held : bool
-        A round leaves held jobs out: there is nothing to decide of them.
-    without : collection of str
-        Jobs to leave out, with all that wait for them.
-    also : JobRecord, optional
-        A job that was not submitted, behind the others.
-    lifted : collection of str
-        Rules of `RULES` that do not count, to see what they cost.
-
-    Notes
-    -----
-    Work that was committed but has not started yet, undelivered decisions included, counts
-    as running from now on. Left out is what waits for a job that is neither in the queue nor
-    running.
+    A round leaves `held` jobs out: there is nothing to decide of them. Left out too are those
+    `without`, and what waits for a job that is neither in the queue nor running; behind the others
+    is `also`, which was not submitted. Of `RULES`, those `lifted` do not count, to see what they
+    cost. Work that was committed but has not started yet, undelivered decisions included, counts as
+    running from now on.
     """
     clusters = tuple(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
@@ -86,6 +79,35 @@ def snapshot(
     )
 
 
+def rules_of(state: State) -> list[str]:
+    """The rules that are in force."""
+    tree = state.sharing.tree
+    is_on = {
+        SHARES: bool(state.settings.priority.shares),
+        LIMITS: tree.has_limits,
+        GUARANTEES: bool(tree.guaranteed),
+    }
+    return [rule for rule in RULES if is_on[rule]]
+
+
+def without_rules(state: State, now: float, *lifted: str) -> Snapshot:
+    """The snapshot of a round that began now, were these rules not in force.
+
+    Jobs that rounds set aside (`core.rounds.isolation`) are left out, and those that limits hold,
+    see `core.sharing.limits.held_back`.
+    """
+    held = state.findings.limited
+    if LIMITS in lifted:  # The throttle of an array is its user's, not the site's.
+        held = limits.held_back(state, now, of_site=False)
+    out = {*state.findings.aside, *held}
+    return snapshot(state, now, held=False, without=out, lifted=lifted)
+
+
+def without_each_rule(state: State, now: float) -> dict[str, Snapshot]:
+    """For each rule in force, the snapshot without it."""
+    return {rule: without_rules(state, now, rule) for rule in rules_of(state)}
+
+
 def _running(state: State, now: float) -> list[Running]:
     """The placed jobs and the clusters' native ones."""
     running = []
@@ -94,7 +116,7 @@ def _running(state: State, now: float) -> list[Running]:
             running.append(run := running_view(state, record, now))
             running += runs_on_twins(state, record, run)
     for cluster in state.clusters.values():
-        running += map(_told_running, cluster.running)
+        running += map(_told, cluster.running)
     return running
 
 
@@ -113,11 +135,9 @@ def _reservations(
     queued = known - ours
     found = [kept for record in state.placed_records() for kept in _expected(record, queued, now)]
     for cluster in state.clusters.values():
-        if cluster.reading is not None:
-            found += (
-                _told_reservation(kept, users.get(kept.id, ()))
-                for kept in cluster.reading.reservations
-            )
+        for kept in map(_told, () if cluster.reading is None else cluster.reading.reservations):
+            jobs = users.get(kept.id)
+            found.append(replace(kept, jobs=(*kept.jobs, *jobs)) if jobs else kept)
     return [*found, *reserving.views(state, known)]
 
 
@@ -125,11 +145,10 @@ def _waiting(
     state: State, records: Iterable[JobRecord], offers: Offers, now: float
 ) -> list[tuple[JobRecord, Job]]:
     """The waiting jobs with their views; what a job waits for has arrived before it."""
-    names = frozenset(state.clusters)
     seen = set(state.placed)
     views: list[tuple[JobRecord, Job]] = []
     for record in records:
-        view = waiting_view(record, state, names, seen, now, offers)
+        view = waiting_view(record, state, seen, now, offers)
         if view is not None:
             views.append((record, view))
             seen.add(view.id)
@@ -237,22 +256,15 @@ def _node(cluster: ClusterState, read: NodeReading, power_step: float) -> Node:
     )
 
 
-def _told_running(work: Running) -> Running:
-    """Run of a native job as its batch system has it; a time far away is only known to be far."""
-    if EVENT.holds(work.start) and EVENT.holds(work.end):
-        return work
-    return replace(work, start=_within(work.start), end=_within(work.end))
+Told = TypeVar("Told", Running, Reservation)
 
 
-def _told_reservation(kept: Reservation, jobs: Collection[str]) -> Reservation:
-    if EVENT.holds(kept.start) and EVENT.holds(kept.end) and not jobs:
-        return kept
-    start, end = _within(kept.start), _within(kept.end)
-    return replace(kept, start=start, end=end, jobs=(*kept.jobs, *jobs))
-
-
-def _within(time: float) -> float:
-    return min(max(time, EVENT.low), EVENT.high)
+def _told(each: Told) -> Told:
+    """Work or a reservation as told by a batch system; a time far away is only known to be far."""
+    if EVENT.holds(each.start) and EVENT.holds(each.end):
+        return each
+    start, end = (min(max(time, EVENT.low), EVENT.high) for time in (each.start, each.end))
+    return replace(each, start=start, end=end)
 
 
 def weakness(cluster: ClusterState, node: NodeReading) -> str:
@@ -288,3 +300,118 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
                 Reservation(id=f"{record.id}:{part.index}", nodes=nodes, start=start, end=end)
             )
     return found
+
+
+def waiting_view(
+    record: JobRecord, state: State, seen: Collection[str], now: float, offers: Offers
+) -> Job | None:
+    """A waiting job as the planner sees it; None where nothing of it is to be planned.
+
+    `seen` is what is in the snapshot, as far as the job may wait for it.
+    """
+    job: Job | None = record.job
+    is_composite = record.id in state.composites
+    if is_composite and isinstance(job, WorkflowJob):
+        job = rest_of(record, state, now)
+    elif is_composite and isinstance(job, DivisibleJob):
+        job = chunks_left(record, state, now)
+    unmet = _unmet(record, state, seen)
+    if job is None or unmet is None:
+        return None
+    changes: dict[str, object] = {}
+    if unmet:
+        changes["after"] = tuple(unmet)
+    if record.state is JobState.HELD:
+        changes["held"] = True
+    if job.submitted > now:  # The clock was set back since.
+        changes["submitted"] = now
+    offer = offers.of(record)
+    earliest = max(record.not_before, record.opens(now), offer.earliest, delayed(state, record))
+    if earliest != job.earliest:
+        changes["earliest"] = earliest
+    if passed := state.findings.passed_over.get(record.id, 0):
+        changes["passed_over"] = passed
+    late = tuple(name for name in record.late if is_crowded(state, name))
+    named = others(state, record, late) if late else None
+    named = job.clusters if named is None else named
+    if offer.mark:
+        changes["features"] = (*job.features, offer.mark)
+    taking = state.clusters.keys() - record.barred.keys() - offer.refusing.keys()
+    if named is None and len(taking) < len(state.clusters):
+        changes["clusters"] = tuple(sorted(taking))
+    elif named is not None and (named != job.clusters or not taking.issuperset(named)):
+        changes["clusters"] = tuple(name for name in named if name in taking)
+    return replace(job, **changes) if changes else job  # type: ignore[arg-type]
+
+
+def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] | None:
+    """Unmet dependencies of a job, by ids in the snapshot; None where one is not there.
+
+    What of a workflow or a divisible job is placed runs under ids of its own.
+    """
+    unmet = []
+    for kind, needed in open_needs(state, record):
+        if plain(kind) == "after" or kind.endswith("?"):
+            return None  # It may start once that one has, or one of several, which is not planned.
+        flow = state.composites.get(needed)
+        parts = () if flow is None else map(flow.job_of, flow.placed)
+        there = [name for name in (needed, *parts) if name in seen]
+        if not there:
+            return None
+        unmet += there
+    return unmet
+
+
+def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | None:
+    """Chunks left of a divisible job: those of no piece, and of pieces to be tried again."""
+    job, pool = record.job, state.composites[record.id]
+    assert isinstance(job, DivisibleJob)
+    assert isinstance(pool, ChunkPool)
+    left = 0 if is_stopping(record, pool) else pool.left(now)
+    if not left:
+        return None
+    return job if left == pool.total else replace(job, work=left * job.chunk_s)
+
+
+def rest_of(record: JobRecord, state: State, now: float) -> WorkflowJob | None:
+    """Rest of a workflow: the tasks to be placed, and the places of their data.
+
+    Tasks that rest after a failure are left out with all that needs them.
+    """
+    job, flow = record.job, state.composites[record.id]
+    assert isinstance(job, WorkflowJob)
+    assert isinstance(flow, WorkflowState)
+    if is_stopping(record, flow):
+        return None
+    if len(flow.open) == len(flow.tasks) and not flow.resting:
+        return job
+    left = dict.fromkeys(flow.plannable(now))
+    if not left:
+        return None
+    started: dict[str, Started | None] = {}
+    edges = []
+    for task in left:
+        for edge in flow.parents[task]:
+            if edge.parent not in left and edge.parent not in started:
+                begun = state.jobs.get(flow.job_of(edge.parent))
+                started[edge.parent] = None if begun is None else _started(begun, state, now)
+            if edge.parent in left or started[edge.parent] is not None:
+                edges.append(edge)
+    return replace(
+        job,
+        tasks=tuple(flow.tasks[task] for task in left),
+        edges=tuple(edges),
+        started=tuple(one for one in started.values() if one is not None),
+    )
+
+
+def _started(record: JobRecord, state: State, now: float) -> Started | None:
+    """A task that runs or has run; None where it did on clusters that are no longer there."""
+    places = tuple(part.cluster for part in record.parts if part.cluster in state.clusters)
+    if not places:
+        return None
+    start = now if record.started is None else min(record.started, now)
+    # Its end is by its nodes' clock, which may be ahead of ours.
+    end = max(start + record.planned, now) if record.ended is None else min(record.ended, now)
+    end = min(end, EVENT.high)
+    return Started(task=record.task, clusters=places, end=end)

@@ -1,8 +1,13 @@
-"""The starts of one turn along the plan, each beside those before it."""
+"""The rule of a start, in rounds and between, and the starts of one turn along the plan.
+
+A start fits what is free now beside what has started before it (`core.jobs.occupation`), no
+operator keeps its nodes for others, it ends by its deadline, no limit holds it, and where jobs of
+others go first it takes its turn behind them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from math import isfinite
 
 from coalloc.core.base.composites import WorkflowState
@@ -10,10 +15,14 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.plan_order import Entry, PlanOrder, first_of
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
+from coalloc.core.commands.reservations import is_kept_from
+from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.dependencies import delayed
-from coalloc.core.jobs.occupation import SlotsInUse
-from coalloc.core.starts.placements import startable
-from coalloc.core.starts.start_rule import StartRule
+from coalloc.core.jobs.occupation import SlotsInUse, misfit
+from coalloc.core.sharing import limits
+from coalloc.core.starts import queued_claims as queueing
+from coalloc.core.starts.free_places import FreePlaces, cheaper
+from coalloc.core.starts.placements import Commitment, place, startable
 from coalloc.model.cost import edge_delay
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import Placement
@@ -37,16 +46,58 @@ def waits(state: State, entry: Entry) -> bool:
     return isinstance(flow, WorkflowState) and task in flow.open
 
 
-@dataclass(slots=True)
-class Turn:
+class StartRule(Commitment):
+    """Starts of one turn along one plan, each beside those before it."""
+
+    def __init__(
+        self, state: State, now: float, policy: str, round: int, nodes: Iterable[str] | None = None
+    ) -> None:
+        super().__init__(state, now, policy, round, nodes)
+        self.places: FreePlaces | None = None
+        """Where a start may move to if that is charged less."""
+        self._between = nodes is not None
+
+    def obstacle(self, record: JobRecord, placement: Placement, until: float) -> str:
+        """Reason why a placement cannot start now and stay until then; empty if it can.
+
+        A plan knows of reservations, but its clock may have been set forward since.
+        """
+        why = misfit(placement, record, self.view)
+        state, now = self.state, self.now
+        if not why and is_kept_from(state, record.user, placement.nodes, now, until):
+            why = "one of its nodes is reserved for others"
+        return why
+
+    def begin(self, record: JobRecord, placement: Placement) -> JobRecord | None:
+        """Start what no obstacle keeps, unless its deadline, a limit or others' turns do."""
+        state, now = self.state, self.now
+        placement = queueing.gathered(self, record, placement)
+        self.view.see(placement.nodes)
+        if self.places is not None:
+            placement = cheaper(state, self.places, record, placement)
+        if deadlines.misses(record, now, placement.end - placement.start):
+            deadlines.withhold(state, record.id)
+            return None
+        asked = limits.start_of(state, record, placement)
+        if self._between and self.book.why_not(record, *asked):
+            return None  # A round looks at it again; many of these are looked at between two.
+        if limits.holds(state, self.book, record, placement, now):
+            return None
+        queued = queueing.may_wait(self, record, placement)
+        if not queued and not record.foreign and queueing.must_wait(self, placement):
+            return None  # As many claims as may wait there already, and others go first.
+        chosen = place(self, record, placement, queued=queued)
+        self.book.take(record, *asked)
+        return chosen
+
+
+class Turn(StartRule):
     """The starts of one turn along the plan."""
 
-    state: State
-    order: PlanOrder
-    now: float
-    rule: StartRule
-    kept: set[str] = field(default_factory=set)
-    """Nodes that wait for others, so that what comes next there can start."""
+    def __init__(self, state: State, order: PlanOrder, now: float) -> None:
+        super().__init__(state, now, order.policy, order.round, ())
+        self.order, self.kept = order, set[str]()
+        """And nodes that wait for others, so that what comes next there can start."""
 
     def line(self, count: int) -> list[str]:
         """The first jobs of the plan's order that wait."""
@@ -58,7 +109,7 @@ class Turn:
         record = startable(state, placement, now)
         if record is None or entry[0] in state.findings.aside:
             return False
-        self.rule.view.see(placement.nodes)
+        self.view.see(placement.nodes)
         end = now + placement.end - placement.start
         if not entry[1]:
             if max(record.opens(now), delayed(state, record)) > now:
@@ -68,15 +119,15 @@ class Turn:
             placement = replace(placement, start=now, end=end)
             end = max(end, now + (record.run_limit or 0.0))
         is_kept = self._is_reserved(record, placement, end)
-        if is_kept or self.rule.obstacle(record, placement, end):
+        if is_kept or self.obstacle(record, placement, end):
             self.kept.update(placement.nodes)
             return False
-        if entry[1] and (arrives := _arrival(state, placement, self.rule.view, now)) > now:
+        if entry[1] and (arrives := _arrival(state, placement, self.view, now)) > now:
             if isfinite(arrives):
                 state.schedule.later[entry] = arrives
                 state.out.append(Wake(at=arrives))
             return False
-        if self.rule.start(record, placement) is None:
+        if self.begin(record, placement) is None:
             return False
         state.schedule.begun += 1
         if state.round is not None:
@@ -94,7 +145,7 @@ class Turn:
 
         The plan has it after such a time; what starts earlier must end before it.
         """
-        cluster_of, clusters = self.rule.view.cluster_of, self.state.clusters
+        cluster_of, clusters = self.view.cluster_of, self.state.clusters
         kept = [each for node in placement.nodes for each in self.order.kept.get(node, ())]
         for name in dict.fromkeys(cluster_of[n] for n in placement.nodes if n in cluster_of):
             reading = clusters[name].reading
@@ -118,14 +169,10 @@ def _arrival(state: State, placement: Placement, view: SlotsInUse, now: float) -
         places = {part.cluster for part in parent.parts if part.cluster in state.clusters}
         if not places or places == there or parent.ended is None:
             continue
-        links = {name: _link(state, name) for name in places | there}
+        links = {}
+        for name in places | there:  # as far as data that move are concerned
+            site = state.clusters[name].settings
+            gbps, latency_s = site.link_capacity_gbps, site.link_latency_s
+            links[name] = Cluster(name=name, nodes=(), link_gbps=gbps, link_latency_s=latency_s)
         latest = max(latest, min(parent.ended, now) + edge_delay(edge, places, there, links))
     return latest
-
-
-def _link(state: State, name: str) -> Cluster:
-    """A cluster as far as data that move to it are concerned."""
-    site = state.clusters[name].settings
-    return Cluster(
-        name=name, nodes=(), link_gbps=site.link_capacity_gbps, link_latency_s=site.link_latency_s
-    )

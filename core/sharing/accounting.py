@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from coalloc.core.base.effects import AddUsage, SaveAccount, SaveJob, SaveUsage
-from coalloc.core.base.projects import DAY_S
+from coalloc.core.base.projects import DAY_S, added, by_day, decayed_proc_s, spans
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.base.usage import added, by_day, decayed_proc_s, spans
 from coalloc.core.sharing.priority import dearness, project_of
 
 MOST_DAYS = 366
@@ -14,10 +13,7 @@ MOST_DAYS = 366
 
 
 def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> None:
-    """Charge the attempt that a record describes, which has ended.
-
-    `is_last`: the job has ended with it: it is counted, with its wait.
-    """
+    """Charge an attempt that has ended; `is_last`: the job with it, which is counted."""
     owner = project, user = project_of(state, record), record.user
     half_life_s = state.settings.priority.half_life_s
     is_coallocated = len(record.parts) > 1

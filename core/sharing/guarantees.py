@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.base.state_tables import procs_of
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.core.sharing.priority import project_of
 from coalloc.model.cost import within_limit
@@ -44,7 +44,7 @@ def reservations(
         for name, procs in given.guarantees.items():
             wanting = [job for _, job in mine if job.clusters is None or name in job.clusters]
             asking = (record for record, job in mine if job in wanting)
-            wanted = sum(least_slots(state, each.job, procs_of(each)) for each in asking)
+            wanted = sum(least_slots(state, each.job, narrowest(each.job)) for each in asking)
             needed = min(procs - _used(state, project, name), wanted)
             if needed > 0 and name in of and not of[name].stale:
                 nodes = _nodes(of[name], needed, _busy_until(running, now, state))

@@ -14,8 +14,8 @@ the same for the project's jobs that arrived before it, as if they ran. So which
 least of its share comes first, as in Slurm's fair tree, the children of one project by the same
 rule, and a long queue of one project takes turns with the others in one and the same plan.
 
-Usage is decayed (`core.usage`). A running job is charged for its next `ahead_s` seconds too, as far
-as it is planned to run: what has just been started is felt at once.
+Usage is decayed (`core.base.projects`). A running job is charged for its next `ahead_s` seconds
+too, as far as it is planned to run: what has just been started is felt at once.
 
 The sum of the operator's priority and `shares` is also the order in which jobs that have waited too
 long are booked (`model.jobs.JobFields.priority`).
@@ -30,53 +30,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import chain
 
 from coalloc.core.base.plan_order import Precedence
-from coalloc.core.base.projects import OTHERS, Lead, ProjectTree
+from coalloc.core.base.projects import (
+    OTHERS,
+    Factors,
+    Lead,
+    ProjectTree,
+    ProjectUser,
+    decayed_proc_s,
+    spans,
+    within,
+)
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State, arrival
-from coalloc.core.base.state_tables import procs_of
-from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.ranges import WEIGHT
 from coalloc.model.settings import PriorityConfig
 from coalloc.model.values import replace
 
 LONGEST_S = 1e9
 LEAST = 1e-9
 """Slots of a share of nothing."""
-
-
-class Factors(NamedTuple):
-    """The terms of one job's effective weight; all but the weights in doublings."""
-
-    submitted: float
-    """Its weight as it was submitted."""
-    allowed: float
-    """As much of it as its limits admit."""
-    operator: float
-    age: float
-    size: float
-    shares: float
-    """Not above 0."""
-    weight: float
-    """The effective one."""
-    leads: tuple[Lead, ...] = ()
-    ahead_s: float = 0.0
-    """Entitlement of its project that the project's earlier jobs take, seconds."""
-
-    @property
-    def unshared(self) -> float:
-        """The effective weight if shares did not count."""
-        return _within(self.allowed * 2.0 ** (self.operator + self.age + self.size))
-
-    @property
-    def precedence(self) -> float:
-        """Order among those that have waited too long: the operator's word, then the shares."""
-        return self.operator + self.shares
 
 
 def is_on(state: State) -> bool:
@@ -180,23 +158,6 @@ def share_of(tree: ProjectTree, project: str) -> float:
     return tree.shares.get(project, tree.shares[OTHERS])
 
 
-def leads_of(
-    state: State, waiting: Collection[ProjectUser], slots: int, now: float
-) -> dict[ProjectUser, tuple[Lead, ...]]:
-    """Leads of owners who have jobs waiting, at so many slots of all clusters."""
-    if not slots or not state.settings.priority.shares:
-        return {}
-    levels = _levels(state, waiting, slots, now)
-    least: dict[tuple[str, ...], float] = {}
-    for rows in levels.values():
-        for above, lead in rows:
-            least[above] = min(least.get(above, lead.seconds), lead.seconds)
-    return {
-        owner: tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
-        for owner, rows in levels.items()
-    }
-
-
 @dataclass(slots=True)
 class Turns:
     """Factors of waiting jobs, one after the other: each behind its project's earlier ones."""
@@ -216,8 +177,17 @@ class Turns:
         """Count these owners among those who have jobs waiting."""
         self.owners.update(owners)
         self.slots = capacity(self.state)
-        self.leads = leads_of(self.state, self.owners, self.slots, self.now)
         self.most = {owner: self.state.sharing.tree.max_weight(*owner) for owner in self.owners}
+        if not self.slots or not self.state.settings.priority.shares:
+            return
+        levels = _levels(self.state, self.owners, self.slots, self.now)
+        least: dict[tuple[str, ...], float] = {}
+        for above, lead in chain.from_iterable(levels.values()):
+            least[above] = min(least.get(above, lead.seconds), lead.seconds)
+        self.leads = {
+            owner: tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
+            for owner, rows in levels.items()
+        }
 
     def precedence(self, record: JobRecord) -> Precedence:
         """The place of a job behind those before it."""
@@ -239,8 +209,10 @@ class Turns:
             entitled = max(share_of(tree, project) * self.slots, LEAST)
             self.ahead_s[project] = before_s + charge_of(self.state, record, rule) / entitled
         allowed = min(record.job.weight, self.most[owner])
-        age = _age(record, rule, self.now)
-        size = _size(record, rule, self.slots)
+        waited_s = max(self.now - max(record.submitted, record.job.earliest), 0.0)
+        age = rule.age * min(waited_s / rule.age_full_s, 1.0) if rule.age else 0.0
+        share = narrowest(record.job) / max(self.slots, 1) if rule.size else 0.0
+        size = rule.size * min(share, 1.0)
         return Factors(
             submitted=record.job.weight,
             allowed=allowed,
@@ -250,7 +222,7 @@ class Turns:
             shares=shares,
             leads=leads or (),
             ahead_s=before_s,
-            weight=_within(allowed * 2.0 ** (record.priority + age + size + shares)),
+            weight=within(allowed * 2.0 ** (record.priority + age + size + shares)),
         )
 
 
@@ -276,28 +248,12 @@ def charge_of(state: State, record: JobRecord, rule: PriorityConfig) -> float:
     job = record.job
     match job:
         case RigidJob() | MoldableJob():
-            procs = procs_of(record)
+            procs = narrowest(record.job)
             beside = beside_slots(rule, job, procs, job.shape.min_nodes)
             return (least_slots(state, job, procs) + beside) * min(
                 base_time(job, procs), rule.ahead_s
             )
         case WorkflowJob(tasks=tasks):
-            return min(sum(task.work for task in tasks), procs_of(record) * rule.ahead_s)
+            return min(sum(task.work for task in tasks), narrowest(record.job) * rule.ahead_s)
         case DivisibleJob(work=work):
             return min(work, rule.ahead_s)
-
-
-def _age(record: JobRecord, rule: PriorityConfig, now: float) -> float:
-    if not rule.age:
-        return 0.0
-    since = max(record.submitted, record.job.earliest)
-    return rule.age * min(max(now - since, 0.0) / rule.age_full_s, 1.0)
-
-
-def _size(record: JobRecord, rule: PriorityConfig, slots: int) -> float:
-    return rule.size * min(procs_of(record) / max(slots, 1), 1.0) if rule.size else 0.0
-
-
-def _within(weight: float) -> float:
-    """A weight that policies take; one of 0 stays 0."""
-    return min(max(weight, WEIGHT.low), WEIGHT.high) if weight > 0.0 else 0.0

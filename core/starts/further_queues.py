@@ -81,7 +81,7 @@ class _Sender:
 
     def serve(self, record: JobRecord, names: Sequence[str], *, at_once: bool) -> None:
         """Send a job to those of these clusters that may run it."""
-        procs = record.placed_procs
+        state, now, procs = self.state, self.now, record.placed_procs
         for name in names:
             room = self.places.room(record, name)
             if not room:
@@ -95,9 +95,35 @@ class _Sender:
             used = [node for node in room if node.name in nodes]
             if sum(nodes.values()) < procs:
                 continue
-            planned = seconds_on(self.state, record, name, used)
-            if not misses(record, self.now, planned):
-                record = self._send(record, name, nodes, planned, expected)
+            planned = seconds_on(state, record, name, used)
+            if misses(record, now, planned):
+                continue
+            part = PartRecord(
+                cluster=name,
+                index=record.siblings,
+                nodes=nodes,
+                slots=slots_on([state.clusters[name]], record.job, nodes),
+                first_rank=0,
+                asked=now,
+                ahead=jobs_ahead(state, name),
+                expected=expected,
+                planned=planned,
+            )
+            part = replace(part, rendezvous=meeting_place(state, record, (part,)))
+            record = replace(
+                record,
+                parts=(*record.parts, part),
+                siblings=record.siblings + 1,
+                dropped={key: at for key, at in record.dropped.items() if key != name},
+            )
+            record = replace(record, deadline=due(state, record))
+            state.put(record)
+            if expected is None:
+                self.places.take(record, nodes)
+                state.out.append(Wake(at=record.deadline or now))
+            else:
+                self.claims[name, record.user] += 1
+            send_part(state, record, part, now)
 
     def _may_wait(self, record: JobRecord, name: str) -> bool:
         state, now = self.state, self.now
@@ -112,41 +138,3 @@ class _Sender:
         wait = expected_wait(self.state, name, jobs_ahead(self.state, name), width=width)
         others = [part.expected for part in record.parts if part.expected is not None]
         return max(self.now + max(wait, SOON_S), min(others, default=self.now))
-
-    def _send(
-        self,
-        record: JobRecord,
-        name: str,
-        nodes: Mapping[str, int],
-        planned: float,
-        expected: float | None,
-    ) -> JobRecord:
-        """Send one sibling; returns the job with it."""
-        state, now = self.state, self.now
-        part = PartRecord(
-            cluster=name,
-            index=record.siblings,
-            nodes=nodes,
-            slots=slots_on([state.clusters[name]], record.job, nodes),
-            first_rank=0,
-            asked=now,
-            ahead=jobs_ahead(state, name),
-            expected=expected,
-            planned=planned,
-        )
-        part = replace(part, rendezvous=meeting_place(state, record, (part,)))
-        record = replace(
-            record,
-            parts=(*record.parts, part),
-            siblings=record.siblings + 1,
-            dropped={key: at for key, at in record.dropped.items() if key != name},
-        )
-        record = replace(record, deadline=due(state, record))
-        state.put(record)
-        if expected is None:
-            self.places.take(record, nodes)
-            state.out.append(Wake(at=record.deadline or now))
-        else:
-            self.claims[name, record.user] += 1
-        send_part(state, record, part, now)
-        return record

@@ -12,20 +12,21 @@ of clusters is worth trying: the next attempt leaves out those that were late, i
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import log2
 
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
-from coalloc.core.base.state import State, arrival
-from coalloc.core.base.state_tables import procs_of
+from coalloc.core.base.state import RoundState, State, arrival
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.eligibility import is_older, owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.jobs.suitable_nodes import fit, procs_on
+from coalloc.core.sharing import priority
 from coalloc.core.starts import meetings
-from coalloc.core.starts.queue_order import nice
-from coalloc.core.starts.share_room import fits_share
 from coalloc.core.starts.waits import (
     due,
+    fits_share,
     is_crowded,
     jobs_ahead,
     remember,
@@ -47,6 +48,9 @@ from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import replace
 
 MOST_DOUBLINGS = 6
+NICE = 100
+"""Points of Slurm's priority for a job of half the weight."""
+MOST_NICE = 10_000
 OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
 WILL = {
@@ -71,10 +75,7 @@ def may_queue(state: State, clusters: Collection[str], record: JobRecord) -> boo
 def parts_to_queue(
     state: State, record: JobRecord, now: float, *, expected: float | None
 ) -> tuple[PartRecord, ...]:
-    """The parts with the time from which each may be granted.
-
-    `expected` is when the plan has them start; None: at once.
-    """
+    """The parts with when each may be granted; `expected` is their planned start, None: now."""
     names = [part.cluster for part in record.parts]
     meets = len(names) > 1 and (
         expected is not None or any(is_crowded(state, name) for name in names)
@@ -113,6 +114,38 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
         ),
         nice=nice(state, record, part.cluster, now),
     )
+
+
+def nice(state: State, record: JobRecord, cluster: str, now: float) -> int:
+    """Points by which a job is behind our heaviest in a cluster's queue.
+
+    Claims are sent in the plan's order, and a batch system gives those of equal priority their turn
+    in that: so many points less for each halving of the weight, by its user, shares or an operator.
+    """
+    current = state.round
+    if current is None:
+        return 0
+    if not current.weights:
+        _weigh(state, current, record, now)
+    own = current.weights.get(record.flow or record.id, 0.0)
+    best = current.heaviest[cluster] = max(own, current.heaviest.get(cluster, 0.0))
+    return min(round(NICE * log2(best / own)), MOST_NICE) if own > 0.0 else MOST_NICE
+
+
+def _weigh(state: State, current: RoundState, first: JobRecord, now: float) -> None:
+    """Note the weights of all that waits, and the greatest in each queue."""
+    queued = [record for record in state.placed_records() if record.is_in_queues]
+    records = {record.id: record for record in (first, *queued, *state.waiting_records())}
+    in_order = sorted(records.values(), key=lambda record: arrival(record.id))
+    if priority.is_on(state):
+        made = priority.factors(state, in_order, now)
+        current.weights = {record.id: found.weight for record, found in made}
+    else:
+        current.weights = {record.id: record.job.weight for record in in_order}
+    for record in queued:
+        for name in record.clusters:
+            best = current.heaviest.get(name, 0.0)
+            current.heaviest[name] = max(best, current.weights[record.id])
 
 
 def suits(record: JobRecord, node: NodeReading) -> bool:
@@ -226,12 +259,6 @@ def still_waits(
         state.index(replace(record, parts=parts))
 
 
-def open_due(state: State, now: float) -> None:
-    """Open the parts of jobs over several clusters whose time has come."""
-    for record, parts in list(meetings.due(state, now)):
-        hasten(state, record, parts, now)
-
-
 def hasten(state: State, record: JobRecord, those: Collection[PartRecord], now: float) -> JobRecord:
     """Let those parts that were put off take their turn; returns the job as it is now."""
     put_off = [part for part in those if part.is_put_off]
@@ -338,7 +365,7 @@ def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str,
         up = (node for node in cluster.nodes if node.state is NodeState.UP)
         room += [procs_on(job, node, job.shape) for node in up]
         found.append(name)
-    return tuple(found) if fit(job.shape, procs_of(record), room) else None
+    return tuple(found) if fit(job.shape, narrowest(record.job), room) else None
 
 
 def idle_node_s(state: State, record: JobRecord, now: float) -> float:

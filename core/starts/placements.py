@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from coalloc.core.base.composites import (
     REST,
     ChunkPool,
@@ -17,13 +15,14 @@ from coalloc.core.base.composites import (
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.jobs.occupation import SlotsInUse, loads_of, meeting_place, parts_of
+from coalloc.core.jobs.occupation import loads_of, meeting_place, occupation, parts_of
 from coalloc.core.jobs.workflows import begin, part_record, task_record
+from coalloc.core.sharing.limits import LimitBook
 from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.packs import with_followers
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.two_phase import prepare
-from coalloc.core.starts.waits import is_crowded
+from coalloc.core.starts.waits import is_crowded, waiting_claims
 from coalloc.model.cost import within_limit
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
@@ -34,17 +33,28 @@ NOW_S = 1e-6
 """A placement that starts within this of the snapshot's time starts now."""
 
 
-class Commitment(Struct, frozen=True, kw_only=True):
-    """A plan whose placements are committed now, and what is free for them."""
+class Commitment:
+    """Placements of one plan that are committed now, each beside those before it.
 
-    state: State
-    view: SlotsInUse
-    """What is free; every placement takes its share of it."""
-    now: float
-    policy: str
-    """Of the plan."""
-    round: int
-    """Of the plan."""
+    `policy` and `round` are the plan's. `nodes`: those that are looked at, in turns whose cost must
+    not depend on the others; None: all.
+    """
+
+    def __init__(
+        self, state: State, now: float, policy: str, round: int, nodes: Iterable[str] | None = None
+    ) -> None:
+        self.state, self.now, self.policy, self.round = state, now, policy, round
+        self.view = occupation(state, now, nodes)
+        """What is free; every placement takes its share of it."""
+        self.claims = waiting_claims(state)
+        self._book: LimitBook | None = None
+
+    @property
+    def book(self) -> LimitBook:
+        """Use of all limits, with the starts before."""
+        if self._book is None:
+            self._book = LimitBook(self.state, self.now)
+        return self._book
 
 
 def startable(state: State, placement: Placement, now: float) -> JobRecord | None:
@@ -114,6 +124,8 @@ def place(
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)
     view.place(chosen)
+    if queued:
+        by.claims.update((part.cluster, chosen.user) for part in chosen.parts)
     if state.schedule.order is not None:
         state.schedule.order.drop((placement.job, placement.task or ""))
     return chosen

@@ -31,14 +31,12 @@ from coalloc.core.jobs.eligibility import (
     offered,
     owner_of,
     run_into,
-    run_into_reserved,
     verdict_of,
     widest,
 )
-from coalloc.core.jobs.occupation import LINK_TOLERANCE, SlotsInUse, loads_of, misfit_of_links
+from coalloc.core.jobs.occupation import LINK_TOLERANCE, loads_of, misfit_of_links
 from coalloc.core.jobs.offers import room_on
 from coalloc.core.jobs.suitable_nodes import fit, laid_out, least_slots
-from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.sharing.limits import holds, start_of, trimmed
 from coalloc.core.starts.negotiation import may_queue, others, suits, ungranted
 from coalloc.core.starts.placements import (
@@ -49,16 +47,15 @@ from coalloc.core.starts.placements import (
     place_pieces,
     startable,
 )
-from coalloc.core.starts.share_room import fits_share, has_share
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.waits import (
-    Claims,
     expected_wait,
+    fits_share,
     has_room,
+    has_share,
     is_crowded,
     is_shared,
     jobs_ahead,
-    waiting_claims,
 )
 from coalloc.model.cost import piece_time, run_time, within_limit
 from coalloc.model.formats.nodeset import named_nodes
@@ -79,116 +76,90 @@ SOON_S = 1.0
 """A turn of which the plan says nothing is expected after this, seconds, until more is heard."""
 
 
-def clusters_of(placement: Placement, view: SlotsInUse) -> tuple[str, ...]:
+def clusters_of(by: Commitment, placement: Placement) -> tuple[str, ...]:
     """The clusters of a placement, in its order; empty where one of its nodes is not known."""
-    known = view.cluster_of
+    known = by.view.cluster_of
     if any(node not in known for node in placement.nodes):
         return ()
     return tuple(dict.fromkeys(known[node] for node in placement.nodes))
 
 
-def may_wait(
-    state: State,
-    record: JobRecord,
-    placement: Placement,
-    view: SlotsInUse,
-    claims: Claims,
-    now: float,
-) -> bool:
+def may_wait(by: Commitment, record: JobRecord, placement: Placement) -> bool:
     """Whether the claims of a job may wait in the queues of all its clusters."""
-    names = clusters_of(placement, view)
+    names = clusters_of(by, placement)
     if record.foreign or not names:
         return False
-    are_open = all(has_room(state, claims, name, record.user, now) for name in names)
-    return are_open and may_queue(state, names, record)
+    are_open = all(has_room(by.state, by.claims, name, record.user, by.now) for name in names)
+    return are_open and may_queue(by.state, names, record)
 
 
-def gathered(
-    state: State, record: JobRecord, placement: Placement, view: SlotsInUse, now: float
-) -> Placement:
+def gathered(by: Commitment, record: JobRecord, placement: Placement) -> Placement:
     """A placement over clusters where others go first; on one of them, if one can hold the job.
 
     Its parts would not be granted together, and would hold nodes for each other. Where none can
     hold it, they are as even as can be: a part that needs a whole cluster is granted last.
     """
-    if record.flow or record.foreign or len(clusters_of(placement, view)) < 2:
+    if record.flow or record.foreign or len(clusters_of(by, placement)) < 2:
         return placement
-    if not must_wait(state, placement, view):
+    if not must_wait(by, placement):
         return placement
-    turn = turn_of(state, record, view, now, max(placement.start, now + SOON_S))
+    turn = turn_of(by, record, max(placement.start, by.now + SOON_S))
     return placement if turn is None else turn
 
 
-def must_wait(state: State, placement: Placement, view: SlotsInUse) -> bool:
+def must_wait(by: Commitment, placement: Placement) -> bool:
     """Whether jobs of others go first on one of its clusters, in whose queue claims may wait.
 
     Those who have the nodes beyond a share of ours are such others.
     """
-    names, record = clusters_of(placement, view), state.jobs.get(placement.job)
+    state, names = by.state, clusters_of(by, placement)
+    record = state.jobs.get(placement.job)
     are_first = any(is_crowded(state, name) or has_share(state, name) for name in names)
     return are_first and record is not None and may_queue(state, names, record)
 
 
-def _instead(
-    state: State,
-    record: JobRecord,
-    placement: Placement,
-    view: SlotsInUse,
-    claims: Claims,
-    now: float,
-) -> Placement:
+def _instead(by: Commitment, record: JobRecord, placement: Placement) -> Placement:
     """A placement of a job on another cluster, where its claims may wait; else the same."""
+    state, claims, now = by.state, by.claims, by.now
     open_ = [name for name in state.clusters if has_room(state, claims, name, record.user, now)]
     if not open_ or not may_be_one(record):
         return placement
-    turn = turn_of(state, record, view, now, placement.start, among=open_)
-    return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
+    turn = turn_of(by, record, placement.start, among=open_)
+    return placement if turn is None or len(clusters_of(by, turn)) > 1 else turn
 
 
-def commit(
-    by: Commitment, claims: Claims, record: JobRecord, placement: Placement, *, queued: bool
-) -> JobRecord:
-    """Place a job, and count those of its claims that may wait."""
-    chosen = place(by, record, placement, queued=queued)
-    if chosen.queued:
-        claims.update((part.cluster, chosen.user) for part in chosen.parts)
-    return chosen
-
-
-def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, now: float) -> None:
+def queue_up(state: State, current: RoundState, plan: Plan, now: float) -> None:
     """Send what the plan has later on crowded clusters into their queues."""
     if not any(is_shared(state, name, now) or has_share(state, name) for name in state.clusters):
         return
-    by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
-    claims = waiting_claims(state)
-    book = LimitBook(state, now)
-    for placement in _later(state, current, plan, view, now):
+    by = Commitment(state, now, plan.policy, current.number)
+    for placement in _later(by, current, plan):
         record = startable(state, placement, now)
         if record is None or record.opens(now) > now:
             continue
-        placement = gathered(state, record, placement, view, now)
-        if not may_wait(state, record, placement, view, claims, now):
-            placement = _instead(state, record, placement, view, claims, now)
+        placement = gathered(by, record, placement)
+        if not may_wait(by, record, placement):
+            placement = _instead(by, record, placement)
         if misses(record, placement.start, placement.end - placement.start):
             continue
-        names = clusters_of(placement, view)
+        names = clusters_of(by, placement)
         are_there = all(state.is_usable(state.clusters[name], now) for name in names)
-        if not (are_there and may_wait(state, record, placement, view, claims, now)):
+        if not (are_there and may_wait(by, record, placement)):
             continue
         is_ahead = may_be_one(record) and len(names) == 1 and is_shared(state, names[0], now)
-        if not (is_ahead or must_wait(state, placement, view)):
+        if not (is_ahead or must_wait(by, placement)):
             continue
-        if misfit_of_links(loads_of(placement, record, view), view):
+        if misfit_of_links(loads_of(placement, record, by.view), by.view):
             continue
-        if holds(state, book, record, placement, now):
+        if holds(state, by.book, record, placement, now):
             continue
-        current.count(commit(by, claims, record, placement, queued=True))
-        book.take(record, *start_of(state, record, placement))
+        current.count(place(by, record, placement, queued=True))
+        by.book.take(record, *start_of(state, record, placement))
     for pool in [flow for flow in state.composites.values() if isinstance(flow, ChunkPool)]:
-        _send_pieces(by, current, claims, pool)
+        _send_pieces(by, current, pool)
 
 
-def _send_pieces(by: Commitment, current: RoundState, claims: Claims, pool: ChunkPool) -> None:
+def _send_pieces(by: Commitment, current: RoundState, pool: ChunkPool) -> None:
     """Send pieces of a divisible job into the queues, each for as many chunks as a piece may run.
 
     No more than half of the claims that may wait: other jobs of its user come before.
@@ -200,22 +171,12 @@ def _send_pieces(by: Commitment, current: RoundState, claims: Claims, pool: Chun
     for name in [name for name in rooms if is_crowded(state, name)]:
         for node in rooms[name]:
             planned = _piece_on(state, record, pool, node, now)
-            if claims[name, record.user] >= most or divisible(state, planned, now) is None:
+            if by.claims[name, record.user] >= most or divisible(state, planned, now) is None:
                 break
             placement = trimmed(state, record, planned, now)
             if placement is None:
                 return
-            placed = place_pieces(by, pool, placement, queued=True)
-            count_claims(state, claims, placed)
-            current.committed.update(placed)
-
-
-def count_claims(state: State, claims: Claims, placed: Collection[str]) -> None:
-    """Count the claims of pieces that have just been placed, where they may wait."""
-    for job in placed:
-        record = state.jobs[job]
-        if record.queued:
-            claims.update((part.cluster, record.user) for part in record.parts)
+            current.committed.update(place_pieces(by, pool, placement, queued=True))
 
 
 def _piece_on(
@@ -232,51 +193,34 @@ def _piece_on(
     return Placement(job=job.id, start=start, end=end, nodes={node.name: procs}, chunks=chunks)
 
 
-def _later(
-    state: State, current: RoundState, plan: Plan, view: SlotsInUse, now: float
-) -> Iterator[Placement]:
+def _later(by: Commitment, current: RoundState, plan: Plan) -> Iterator[Placement]:
     """Later placements of the plan, then jobs that it leaves out."""
     begun = current.snapshot.time + NOW_S
     for placement in sorted(plan.placements, key=lambda p: p.start):
         if placement.start > begun and placement.chunks is None:
             yield placement
-    for job in left_out(plan):
-        if job in state.waiting:
-            turn = turn_of(state, state.jobs[job], view, now, now + SOON_S)
+    placed = {placement.job for placement in plan.placements}
+    for deferred in plan.deferred:
+        is_left_out = deferred.reason in LEFT_OUT and deferred.task is None
+        if is_left_out and deferred.job not in placed and deferred.job in by.state.waiting:
+            turn = turn_of(by, by.state.jobs[deferred.job], by.now + SOON_S)
             if turn is not None:
                 yield turn
 
 
-def left_out(plan: Plan) -> list[str]:
-    """The jobs, in the plan's order, that have no start in it and may take a turn."""
-    placed = {placement.job for placement in plan.placements}
-    return [
-        deferred.job
-        for deferred in plan.deferred
-        if deferred.reason in LEFT_OUT and deferred.task is None and deferred.job not in placed
-    ]
-
-
 def turn_of(
-    state: State,
-    record: JobRecord,
-    view: SlotsInUse,
-    now: float,
-    start: float,
-    among: Collection[str] | None = None,
+    by: Commitment, record: JobRecord, start: float, among: Collection[str] | None = None
 ) -> Placement | None:
     """A placement of a rigid job as if its clusters were idle; None where there is none."""
     job = record.job
     if not isinstance(job, RigidJob):
         return None
-    rooms = _rooms(state, record, now)
+    rooms, links = _rooms(by.state, record, by.now), by.view.link_free
     if among is not None:
         rooms = {name: nodes for name, nodes in rooms.items() if name in among}
     idle = [{node.name: room_on(job, node) for node in nodes} for nodes in rooms.values()]
     slots = [sum(each.values()) for each in idle]
-    low = [
-        low_side(job.procs, job.proc_gbps, view.link_free[name], LINK_TOLERANCE) for name in rooms
-    ]
+    low = [low_side(job.procs, job.proc_gbps, links[name], LINK_TOLERANCE) for name in rooms]
     if job.one_cluster or job.shape != ONE_SLOT:
         low = [0] * len(slots)
         slots = [job.procs if fit(job.shape, job.procs, each.values()) else 0 for each in idle]
@@ -371,7 +315,7 @@ def takers(
         return []
     if record.batch.reservation or named_nodes(record.batch.passed, "nodelist"):
         return []
-    ahead = run_into(cluster, job, verdict, now, None) | run_into_reserved(state, name, record, now)
+    ahead = run_into(state, name, record, verdict, now)
     closed = avoided(cluster, record, now).union(ahead)
     return [
         node

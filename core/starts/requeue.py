@@ -11,22 +11,25 @@ from typing import Any
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
-from coalloc.core.commands.admission import bar
+from coalloc.core.commands.admission import bar, has_other
 from coalloc.core.jobs.avoided_nodes import note_refused
 from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.workflows import settle, task_ended
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts import packs, rivals, siblings
-from coalloc.core.starts.waits import due, overdue, remember_late
+from coalloc.core.starts import packs, siblings
+from coalloc.core.starts.waits import due, overdue, remember
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import StartConfig
 from coalloc.model.sites.parts import (
     ADMIN,
     CANCELLED_THERE,
     ENDED_BY_ADMIN,
+    HELD_BY_ADMIN,
+    HELD_BY_OWNER,
     NOT_BEGUN,
     OVER_LIMIT,
     PERMANENT,
+    PartReport,
     PartState,
 )
 from coalloc.model.values import replace
@@ -60,8 +63,9 @@ def give_back(
         return
     text = f"{cluster}: {detail or reason or 'refused'}"
     idle = negotiating.idle_node_s(state, record, now)
-    if reason == NOT_GRANTED:
-        remember_late(state, record, now)
+    ungranted = (part for part in record.parts if part.granted is None and part.asked < now)
+    for part in ungranted if reason == NOT_GRANTED else ():
+        remember(state, part, now - part.asked)  # at least
     is_behind = reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}
     if reason == negotiating.OTHERS_FIRST:
         text = f"other jobs of {cluster} go first"
@@ -178,8 +182,28 @@ def _drop_late(state: State, record: JobRecord, now: float) -> None:
     state.put(replace(record, deadline=due(state, record)))
 
 
-def give_way_to_rivals(state: State, now: float) -> None:
-    """Give back what earlier jobs of other services wait for (`core.starts.rivals`)."""
-    for record, cluster in rivals.yielding(state, now):
-        why = "gives way to a job of another service, which waits for its nodes"
-        give_back(state, record, now, cluster, GAVE_WAY, why)
+def see_hold(state: State, record: JobRecord, cluster: str, report: PartReport, now: float) -> None:
+    """Obey the hold of a claim in its batch system, unless it just waits there until released.
+
+    One that waits alone goes on when it is released there. Else its user's holds the job, which
+    waits nowhere else. An administrator's bars the cluster if another one may take the job. The
+    parts of a job on several clusters would hold nodes for the one that is held: the job is held
+    here.
+    """
+    if report.reason not in negotiating.WILL or record.flow or record.foreign:
+        return
+    why, is_admins = (
+        negotiating.words_of_hold(report.reason, cluster),
+        report.reason == HELD_BY_ADMIN,
+    )
+    several = len(record.parts) > 1
+    if record.siblings and several:
+        for part in record.parts:
+            if (part.cluster == cluster) is is_admins:
+                record = siblings.drop(state, record, part, now, report.reason, why)
+    elif is_admins and (several or has_other(state, record, cluster)):
+        give_back(state, record, now, cluster, HELD_BY_ADMIN, why)
+    elif several:
+        abort_parts(state, record, why)
+        state.put(replace(record.unplaced(), state=JobState.HELD, reason=HELD_BY_OWNER, detail=why))
+        state.tell(now, EventKind.JOB_HELD, record.id, why=why)

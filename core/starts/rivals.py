@@ -21,10 +21,7 @@ Attempts = dict[tuple[str, int], dict[str, MarkedClaim]]
 
 
 def yielding(state: State, now: float) -> Iterator[tuple[JobRecord, str]]:
-    """Our jobs that hold what a job of another service waits for, and are to give it back.
-
-    Each with the cluster where the other one holds nodes.
-    """
+    """Our jobs that are to give back what another service's job waits for, and where that holds."""
     ours, theirs = _attempts(state, now, ours=True), _attempts(state, now, ours=False)
     if not theirs:
         return

@@ -17,11 +17,10 @@ from __future__ import annotations
 from typing import Any
 
 from coalloc.core.base.effects import Wake
-from coalloc.core.base.messages import Abort
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.avoided_nodes import note_refused
-from coalloc.core.jobs.ends import taken_back
+from coalloc.core.jobs.ends import abort_parts, taken_back
 from coalloc.core.starts.negotiation import MOST_DOUBLINGS, idle_node_s, words_of_hold
 from coalloc.core.starts.waits import due
 from coalloc.model.event_kinds import EventKind
@@ -59,8 +58,7 @@ def settled(state: State, record: JobRecord, now: float) -> JobRecord:
         return _chosen(state, record, ready, now)
     for part in [part for part in record.parts if part.state in PART_ENDED]:
         if len(record.parts) == 1 or part.reason in OF_THE_JOB:
-            for other in record.parts:
-                _withdraw(state, record, other, part.detail or part.reason)
+            abort_parts(state, record, part.detail or part.reason)
             return record.alone(part)
         record = drop(state, record, part, now, part.reason, part.detail)
     return record
@@ -71,7 +69,7 @@ def _chosen(state: State, record: JobRecord, winner: PartRecord, now: float) -> 
     others = [part for part in record.parts if part is not winner]
     idle = sum(idle_node_s(state, record.alone(part), now) for part in others)
     for part in others:
-        _withdraw(state, record, part, f"granted in {winner.cluster}")
+        abort_parts(state, record.alone(part), f"granted in {winner.cluster}")
     if others:
         _tell(state, record, others, now, granted=winner.cluster, idle_node_s=round(idle, 3))
     return replace(record.alone(winner), idle_node_s=record.idle_node_s + idle)
@@ -83,7 +81,7 @@ def drop(
     """Take a sibling from those of which one will run; returns the job with the others."""
     start = state.settings.start
     why = words_of_hold(reason, part.cluster) if reason in ADMIN else detail or reason
-    _withdraw(state, record, part, why)
+    abort_parts(state, record.alone(part), why)
     note_refused(state, record.alone(part), now)
     idle = idle_node_s(state, record.alone(part), now)
     pause = min(
@@ -107,11 +105,6 @@ def drop(
     return record
 
 
-def _withdraw(state: State, record: JobRecord, part: PartRecord, reason: str) -> None:
-    if part.state not in PART_ENDED:
-        state.send(part.cluster, Abort(job=record.id, attempt=record.attempt, reason=reason))
-
-
 def _tell(
     state: State, record: JobRecord, parts: list[PartRecord], now: float, **fields: Any
 ) -> None:
@@ -128,12 +121,6 @@ def gone(state: State, cluster: str, job: str, attempt: int, now: float) -> None
     if record.dropped.get(cluster, now) is None:
         again = now + state.settings.start.backoff_first_s
         state.put(replace(record, dropped={**record.dropped, cluster: again}))
-
-
-def all_gone(state: State, cluster: str, now: float) -> None:
-    """The same of all siblings in a cluster whose executor does not know any."""
-    for record in list(state.placed_records()):
-        gone(state, cluster, record.id, record.attempt, now)
 
 
 def leave(state: State, cluster: str, now: float) -> None:

@@ -16,7 +16,7 @@ from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
 from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
-from coalloc.core.commands import run_limits
+from coalloc.core.commands.updates import followed
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.after_restore import (
     CLAIMED,
@@ -25,23 +25,21 @@ from coalloc.core.jobs.after_restore import (
     reserve_attempt,
     started_after_backup,
 )
-from coalloc.core.jobs.batch_accounts import told
 from coalloc.core.jobs.dependencies import has_started
-from coalloc.core.jobs.ends import abort_parts, release_dependents
+from coalloc.core.jobs.eligibility import told
+from coalloc.core.jobs.ends import abort_parts, release_dependents, remember, verdict
 from coalloc.core.jobs.occupation import slots_on
-from coalloc.core.jobs.outcome import remember, verdict
 from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import packs, siblings
-from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, try_those_behind
+from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, see_hold, try_those_behind
 from coalloc.core.starts.waits import due
-from coalloc.core.starts.will import see_hold
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState
-from coalloc.model.values import replace
+from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState, PartStatus
+from coalloc.model.values import fields_of, replace
 
 
 def prepare(state: State, record: JobRecord, now: float) -> None:
@@ -137,7 +135,7 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         if report.state in PART_ENDED:
             state.send(cluster, Forget(job=report.job, attempt=report.attempt))
         return
-    record = run_limits.followed(state, record, part, report, now)
+    record = followed(state, record, part, report, now)
     part = _part(record, cluster, report) or part
     step = _step(report, has_nodes=bool(report.nodes))
     if step <= _step(part, has_nodes=part.granted is not None):
@@ -156,18 +154,10 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         slots = slots_on([state.clusters[cluster]], record.job, nodes)
     changed = replace(
         part,
-        state=report.state,
+        **fields_of(report, PartStatus),
         nodes=nodes,
         slots=slots,
         granted=now if part.granted is None and step in HOLDS_NODES else part.granted,
-        expected=report.expected,
-        exit_code=report.exit_code,
-        started=report.started,
-        ended=report.ended,
-        reason=report.reason,
-        detail=report.detail,
-        cpu_s=report.cpu_s,
-        max_rss_mb=report.max_rss_mb,
     )
     parts = tuple(changed if p is part else p for p in record.parts)
     record = replace(record, parts=parts)

@@ -1,7 +1,10 @@
-"""Waits of claims in the clusters' queues, as far as the last ones tell.
+"""Turns behind the clusters' own jobs: who goes first, and how long claims wait in the queues.
 
 Each wait of a claim of ours is kept with its width and what was before it. A claim is expected to
 wait as those about as wide did; where there are too few, as all did, in proportion to their width.
+
+On a share of a cluster we go before local jobs that wait. A job that needs more, or particular
+nodes, waits in the batch system's queue instead.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State
-from coalloc.core.base.state_tables import ClaimWait
+from coalloc.core.base.state_tables import ClaimWait, narrowest
+from coalloc.core.jobs.eligibility import owner_of
+from coalloc.core.jobs.suitable_nodes import Takes, room_of, sizes_of, suitable
+from coalloc.model.jobs import stays_whole
+from coalloc.model.shape import Shape
 from coalloc.model.sites.parts import PART_ENDED
 
 Claims = Counter[tuple[str, str]]
@@ -39,6 +46,33 @@ def is_crowded(state: State, cluster: str) -> bool:
 def is_shared(state: State, cluster: str, now: float) -> bool:
     """Whether jobs that are not ours wait or run in a cluster, or did lately."""
     return now - state.clusters[cluster].others_at <= SHARED_S
+
+
+def has_share(state: State, cluster: str) -> bool:
+    """Whether we go first on a share of this cluster."""
+    reading = state.clusters[cluster].reading
+    return reading is not None and reading.share is not None
+
+
+def fits_share(state: State, record: JobRecord) -> bool:
+    """Whether a job has room in the shares, and in clusters that have none."""
+    takes, shape = suitable(state, record.job, owner_of(record)), record.job.shape
+    if takes is None or record.foreign:
+        return True
+    if record.batch.reservation:
+        return False
+    rooms = [_room(state, name, nodes, shape) for name, nodes in takes.items()]
+    room = max(rooms, default=0) if stays_whole(record.job) else sum(rooms)
+    return narrowest(record.job) <= room
+
+
+def _room(state: State, cluster: str, takes: Takes, shape: Shape) -> int:
+    reading = state.clusters[cluster].reading
+    if reading is None or reading.share is None:
+        return room_of(takes, shape)
+    # Which nodes are kept is not known beforehand: all of them have to suit.
+    sizes = sizes_of(takes) if takes.total() == len(reading.nodes) else []
+    return sum(sizes[: reading.share.nodes][-(shape.max_nodes or len(sizes)) :])
 
 
 def waiting_claims(state: State) -> Claims:
@@ -100,13 +134,6 @@ def remember(state: State, part: PartRecord, waited_s: float) -> None:
     waits = (*state.learning.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
     state.learning.waits[part.cluster] = waits
     state.out.append(SaveMeta(key=f"{WAITS_KEY}{part.cluster}", value=json.dumps(waits)))
-
-
-def remember_late(state: State, record: JobRecord, now: float) -> None:
-    """Keep how long the claims of an attempt that is given up have waited, at least."""
-    for part in record.parts:
-        if part.granted is None and part.asked < now:
-            remember(state, part, now - part.asked)
 
 
 def kept_waits(text: str) -> tuple[ClaimWait, ...]:

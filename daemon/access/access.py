@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from structlog.stdlib import BoundLogger
 
+from coalloc.core.base.events import Caller
 from coalloc.core.base.messages import ROOT_REFUSED
 from coalloc.core.base.requests import Refused, RequestError
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
-from coalloc.daemon.queries.caller import Caller
 from coalloc.model.settings import AccessConfig
 from coalloc.runtime.key_files import fingerprint
 from coalloc.runtime.logs import RateLimit
@@ -56,9 +57,9 @@ BEFORE_A_KEY = {
 class TokenBucket:
     """So many units at once, and so many in a second; one that is overdrawn pays back first."""
 
-    def __init__(self, per_s: float, burst: float, now: float) -> None:
+    def __init__(self, per_s: float, burst: float) -> None:
         self.per_s, self.burst = per_s, burst
-        self._left, self._at = burst, now
+        self._left, self._at = burst, 0.0
 
     def left(self, now: float) -> float:
         """Units that may be taken now."""
@@ -71,40 +72,9 @@ class TokenBucket:
         self._left -= units
 
 
-class UserBuckets:
-    """A token bucket for each user, by number."""
-
-    def __init__(self, per_s: float, burst: float) -> None:
-        self._per_s, self._burst = per_s, burst
-        self._of: dict[int, TokenBucket] = {}
-
-    def of(self, uid: int, now: float) -> TokenBucket:
-        """A user's own, full at first."""
-        if uid not in self._of:
-            self._of[uid] = TokenBucket(self._per_s, self._burst, now)
-        return self._of[uid]
-
-
-class Audit:
-    """The log lines that say who was refused what; each has ``audit=true``."""
-
-    def __init__(self, log: BoundLogger) -> None:
-        self._log = log
-        self._limit = RateLimit(TOLD_EVERY_S)
-
-    def refused(self, event: str, who: str, kind: str, **fields: Any) -> None:
-        """Something was refused; repeated refusals of one kind to one party share a line a second.
-
-        The party is a user, or a socket where no user is known: nothing that it can vary. For the
-        same reason the kind is not the text of the refusal.
-        """
-        count = self._limit.once_per(f"{event} {who} {kind}")
-        if count:
-            self._log.warning(event, audit=True, **fields, count=count)
-
-    def done(self, event: str, **fields: Any) -> None:
-        """Log a change of rights."""
-        self._log.info(event, audit=True, **fields)
+def user_buckets(per_s: float, burst: float) -> defaultdict[int, TokenBucket]:
+    """A token bucket for each user, by number; full at first."""
+    return defaultdict(lambda: TokenBucket(per_s, burst))
 
 
 class Access:
@@ -120,16 +90,25 @@ class Access:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pair, self.table, self.clock = pair, table, clock
-        self.audit = Audit(log)
+        self.log, self._refused = log, RateLimit(TOLD_EVERY_S)
         self.configure(settings)
 
     def configure(self, settings: AccessConfig) -> None:
         """Use other limits from now on."""
         self.settings = settings
         rate = settings.requests_per_s
-        self._requests = UserBuckets(rate, settings.burst)
-        self._seconds = UserBuckets(TIME_SHARE, TIME_BURST_S)
-        self._refusals = UserBuckets(REFUSALS_PER_REQUEST * rate, REFUSALS_AT_ONCE)
+        self._requests = user_buckets(rate, settings.burst)
+        self._seconds = user_buckets(TIME_SHARE, TIME_BURST_S)
+        self._refusals = user_buckets(REFUSALS_PER_REQUEST * rate, REFUSALS_AT_ONCE)
+
+    def refused(self, event: str, who: str, kind: str, **fields: Any) -> None:
+        """Log a refusal with ``audit=true``; those of one kind to one party share a line a second.
+
+        The party is a user, or a socket where no user is known: nothing that it can vary. For the
+        same reason the kind is not the text of the refusal.
+        """
+        if count := self._refused.once_per(f"{event} {who} {kind}"):
+            self.log.warning(event, audit=True, **fields, count=count)
 
     def admits(self, domain: str, key: str) -> bool:
         """Whether a key may connect to a socket."""
@@ -140,7 +119,7 @@ class Access:
         code, what = ("unknown_key" if known is None else "revoked_key"), ""
         if grant is not None:
             code, what = "wrong_role", f"a key for {grant.role}"
-        self.audit.refused(
+        self.refused(
             "connection_refused",
             f"{domain} {known.uid if known else ''}",
             code,
@@ -154,7 +133,7 @@ class Access:
         """A handshake has ended; what `admits` has refused is told already."""
         what = BEFORE_A_KEY.get(outcome)
         if what is not None:
-            self.audit.refused("connection_refused", domain, outcome, what=what, socket=domain)
+            self.refused("connection_refused", domain, outcome, what=what, socket=domain)
 
     def is_live(self, key: str) -> bool:
         """Whether a key may be answered."""
@@ -171,12 +150,12 @@ class Access:
         if not self.settings.requests_per_s:
             return None
         now = self.clock()
-        requests, seconds = self._requests.of(grant.uid, now), self._seconds.of(grant.uid, now)
+        requests, seconds = self._requests[grant.uid], self._seconds[grant.uid]
         if requests.left(now) >= 1.0 and seconds.left(now) > 0.0:
             requests.take(1.0 + size / BYTES_PER_REQUEST)
             return None
         rate = self.settings.requests_per_s
-        told = self._refusals.of(grant.uid, now)
+        told = self._refusals[grant.uid]
         if told.left(now) < 1.0:
             return UNANSWERED
         told.take(1.0)
@@ -188,7 +167,7 @@ class Access:
         """A request of this key has kept the daemon busy for so long."""
         grant = self.table.live(key)
         if grant is not None:
-            self._seconds.of(grant.uid, self.clock()).take(seconds)
+            self._seconds[grant.uid].take(seconds)
 
     def caller(self, key: str) -> Caller:
         """The user of a request whose key was good when it came."""
@@ -199,7 +178,7 @@ class Access:
             user=grant.user,
             uid=grant.uid,
             gid=grant.gid,
-            is_operator=grant.role is Role.OPERATOR,
+            operator=grant.role is Role.OPERATOR,
             key=key,
         )
 
@@ -225,11 +204,11 @@ class Access:
         """A refusal to the holder of a key that is in the table."""
         known = self.table.known(key)
         who = "" if known is None else str(known.uid)
-        self.audit.refused(event, who, code, **fields, **_fields(known, key))
+        self.refused(event, who, code, **fields, **_fields(known, key))
 
     def request_refused(self, caller: Caller, refused: Refused) -> None:
         """A request was understood, and is not the caller's to make."""
-        self.audit.refused(
+        self.refused(
             "request_refused",
             str(caller.uid),
             JOB_NUMBER.sub("job", refused.message),

@@ -13,19 +13,17 @@ import math
 import pwd
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
-from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.requests import RequestError
-from coalloc.daemon.access.access import Access, TokenBucket, UserBuckets
-from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
+from coalloc.daemon.access.access import Access, TokenBucket, user_buckets
+from coalloc.daemon.access.key_table import Grant, KeyTableError, Role
 from coalloc.daemon.access.own_clusters import check_own
 from coalloc.model.settings import Config
-from coalloc.runtime.key_files import fingerprint, kept_key
+from coalloc.runtime.key_files import fingerprint
 from coalloc.wire.key_proof import ProofError, new_challenge
 
 CHANGES_PER_MINUTE = 10
@@ -39,18 +37,10 @@ class Peer(Struct, frozen=True, kw_only=True):
 
     user: str
     uid: int
-    gid: int
     is_admin: bool
     """Root, or the daemon's own user."""
     has_account: bool = True
     """False: a number without a name, of which a user of name spaces may have thousands."""
-
-
-def opened_access(config: Config, log: BoundLogger) -> Access:
-    """The daemon's key, made at its first start, and its table of keys."""
-    folder = Path(config.daemon.state_dir)
-    pair = kept_key(folder / "server-key.json").pair
-    return Access(pair, KeyTable(folder / "keys.json"), config.access, log)
 
 
 class Enrolment:
@@ -74,19 +64,19 @@ class Enrolment:
         self.access, self.on_change, self.clock, self.timer = access, on_change, clock, timer
         self.on_clusters = on_clusters
         self.clusters = {cluster.name for cluster in config.clusters}
-        self._changes = UserBuckets(CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
-        self._lines = UserBuckets(LINES_PER_S, LINES_AT_ONCE)
+        self._changes = user_buckets(CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
+        self._lines = user_buckets(LINES_PER_S, LINES_AT_ONCE)
 
     def check_line(self, peer: Peer) -> None:
         """Refuse a question, unread, of a user who asks too often."""
-        bucket = self._lines.of(peer.uid, self.timer())
+        bucket = self._lines[peer.uid]
         self._check(bucket, peer, "asks too often", f"{LINES_PER_S:g} times in a second")
         bucket.take(1.0)
 
     def check_change(self, peer: Peer) -> None:
         """Refuse a change to a user who has made too many."""
         limit = f"{CHANGES_PER_MINUTE} times in a minute"
-        bucket = self._changes.of(peer.uid, self.timer())
+        bucket = self._changes[peer.uid]
         self._check(bucket, peer, "changes keys too often", limit)
 
     def _check(self, bucket: TokenBucket, peer: Peer, what: str, limit: str) -> None:
@@ -99,7 +89,7 @@ class Enrolment:
 
     def refused(self, error: RequestError | KeyTableError, peer: Peer) -> Mapping[str, Any]:
         """The answer to what is refused, which is told in the log."""
-        self.access.audit.refused(
+        self.access.refused(
             "enrolment_refused",
             str(peer.uid) if peer.has_account else "",
             error.code if isinstance(error, KeyTableError) else error.refused.code,
@@ -170,9 +160,10 @@ class Enrolment:
         return list(table) if peer.is_admin else table.of_user(peer.uid)
 
     def _changed(self, event: str, grant: Grant, peer: Peer, *, is_less: bool) -> None:
-        self._changes.of(peer.uid, self.timer()).take(1.0)
-        self.access.audit.done(
+        self._changes[peer.uid].take(1.0)
+        self.access.log.info(
             event,
+            audit=True,
             key=fingerprint(grant.key),
             user=grant.user,
             uid=grant.uid,

@@ -151,10 +151,10 @@ def _encoded(answer: Mapping[str, Any]) -> bytes:
 def peer_of(connection: socket.socket) -> Peer:
     """The process that connected, as the kernel names it."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEERCRED.size)
-    _, uid, gid = PEERCRED.unpack(raw)
+    _, uid, _ = PEERCRED.unpack(raw)
     try:
         user, has_account = pwd.getpwuid(uid).pw_name, True
     except KeyError:
         user, has_account = f"uid {uid}", False
     is_admin = uid in {0, os.geteuid()}
-    return Peer(user=user, uid=uid, gid=gid, is_admin=is_admin, has_account=has_account)
+    return Peer(user=user, uid=uid, is_admin=is_admin, has_account=has_account)

@@ -50,7 +50,6 @@ class Survey(Struct, frozen=True, kw_only=True):
     """One look."""
 
     time: float
-    """Seconds since 1970."""
     clusters: Mapping[str, ClusterFigures] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     solver_warm: bool = True

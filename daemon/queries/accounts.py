@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, date, datetime
 
-from coalloc.core.base.projects import DAY_S
+from coalloc.core.base.projects import DAY_S, Factors
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import RequestError
 from coalloc.core.base.state import State
 from coalloc.core.sharing.priority import factors, project_of
 from coalloc.daemon.store.records_json import read_object
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.values import fields_of
 from coalloc.wire.questions import AccountQuestion, UsageQuestion
 from coalloc.wire.share_answers import (
     AccountAnswer,
@@ -103,7 +104,7 @@ def priority_rows(state: State, jobs: Collection[str] | None, now: float) -> Pri
             user=record.user,
             project=project_of(state, record),
             place=place,
-            **found._asdict(),
+            **fields_of(found, Factors),
         )
         for place, (record, found) in enumerate(made, 1)
         if jobs is None or record.id in jobs

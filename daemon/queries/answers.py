@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from msgspec import Struct, field
-from msgspec.structs import asdict
+from msgspec import Struct
 
+from coalloc.core.base.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.base.composites import flow_of, named
+from coalloc.core.base.events import Caller, Requested
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import RequestError
-from coalloc.core.base.start_intervals import MISSES
+from coalloc.core.base.requests import RequestError, Submit
+from coalloc.core.base.start_intervals import FIRST, MISSES, Calibration
 from coalloc.core.base.state import State, whole_id
+from coalloc.core.commands.queue import admitted
 from coalloc.core.jobs import arrays
+from coalloc.core.jobs.deadlines import DEADLINE, misses
 from coalloc.core.jobs.workflows import first_record
-from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
-from coalloc.core.rounds import rules, snapshots
+from coalloc.core.rounds import snapshots
+from coalloc.core.starts.placements import NOW_S
 from coalloc.daemon.queries import accounts, job_views, workflow_views
-from coalloc.daemon.queries.caller import Caller
+from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.errors import InputError
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.values import replace
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import fields_of, replace
+from coalloc.runtime.texts import instant
 from coalloc.wire.answers import (
     Answer,
+    Estimate,
     Event,
     EventsAnswer,
+    Health,
     LastRound,
     NewestPlan,
     NodesAnswer,
@@ -41,9 +50,9 @@ from coalloc.wire.answers import (
     ServiceStatus,
     ShowAnswer,
     SnapshotAnswer,
-    SolverStatus,
 )
-from coalloc.wire.frames import PROTOCOL
+from coalloc.wire.codec import decode_command
+from coalloc.wire.frames import PROTOCOL, WireError
 from coalloc.wire.job_rows import JobDetails
 from coalloc.wire.questions import (
     QUESTIONS,
@@ -62,29 +71,15 @@ ROWS_AT_ONCE = 2_000
 JOB_ID = re.compile(r"\d{1,18}(_(\d{1,18}|\[[-0-9,:%]+\]))?")
 
 
-class Health(Struct, frozen=True, kw_only=True):
-    """Figures of the service that its core does not know; as in `ServiceStatus`."""
-
-    writable: bool = True
-    faults: Mapping[str, int] = field(default_factory=dict)
-    orders_waiting: Mapping[str, int] = field(default_factory=dict)
-    solver: SolverStatus = field(default_factory=SolverStatus)
-    version: str = ""
-    began: float | None = None
-    policy: str = ""
-    disk_free_bytes: int | None = None
-    costs: RuleCostsRow | None = None
-
-
 class Sources(Struct, frozen=True, kw_only=True):
     """Sources of answers."""
 
     state: State
     store: Store
     caller: Caller
-    """Who asks."""
     health: Callable[[], Health]
-    """Figures of the service itself."""
+    costs: Callable[[], RuleCostsRow | None] = lambda: None
+    """Of the site's rules, in the newest round for which they were computed."""
 
 
 def find_job(sources: Sources, job: str) -> JobRecord:
@@ -166,7 +161,7 @@ def _show(sources: Sources, asked: OfJob, now: float) -> ShowAnswer:
     record = find_job(sources, asked.job)
     caller = sources.caller
     # Command, folder and arguments of a job are its owner's business.
-    if record.user != caller.user and not caller.is_operator:
+    if record.user != caller.user and not caller.operator:
         message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
         raise RequestError("not_allowed", message)
     details = job_views.job_details(record, sources.state, now)
@@ -205,7 +200,7 @@ def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
         clusters=tuple(
             row
             for row in job_views.cluster_rows(state, now)
-            if sources.caller.is_operator or row.owner in {"", sources.caller.user}
+            if sources.caller.operator or row.owner in {"", sources.caller.user}
         ),
         reservations=job_views.reservation_rows(state),
         time=now,
@@ -218,30 +213,24 @@ def _priority(sources: Sources, asked: PriorityQuestion, now: float) -> Priority
 
 
 def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
-    state = sources.state
-    return PlanAnswer(
-        plan=_newest_plan(sources),
-        node_clusters=dict(state.node_cluster()),
-        edges={}
-        if state.schedule.plan is None
-        else workflow_views.edges_of(state.schedule.plan, state),
-        running=job_views.running_rows(state, now),
-        proc_gbps=job_views.proc_gbps(state),
-        rules=tuple(rules.rules_of(state)),
-        rule_costs=sources.health().costs,
-        time=now,
-    )
-
-
-def _newest_plan(sources: Sources) -> NewestPlan:
-    """The newest of this run of the daemon, else of those before."""
     state, plan = sources.state, sources.state.schedule.plan
     if plan is not None:
-        return NewestPlan(round=state.last.round, time=state.schedule.time, plan=write_plan(plan))
-    row = sources.store.plan()
-    if row is None:
-        return NewestPlan()
-    return NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
+        body = write_plan(plan)
+        newest = NewestPlan(round=state.last.round, time=state.schedule.time, plan=body)
+    elif (row := sources.store.plan()) is not None:  # of an earlier run of the daemon
+        newest = NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
+    else:
+        newest = NewestPlan()
+    return PlanAnswer(
+        plan=newest,
+        node_clusters=dict(state.node_cluster()),
+        edges={} if plan is None else workflow_views.edges_of(plan, state),
+        running=job_views.running_rows(state, now),
+        proc_gbps=job_views.proc_gbps(state),
+        rules=tuple(snapshots.rules_of(state)),
+        rule_costs=sources.costs(),
+        time=now,
+    )
 
 
 def _events(sources: Sources, asked: EventsQuestion, now: float) -> EventsAnswer:
@@ -259,14 +248,13 @@ def _snapshot(sources: Sources, asked: Plain, now: float) -> SnapshotAnswer:
 
 
 def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
-    lifted = rules.without_each_rule(sources.state, now).items()
-    without = write_snapshot(rules.without_rules(sources.state, now))
+    lifted = snapshots.without_each_rule(sources.state, now).items()
+    without = write_snapshot(snapshots.without_rules(sources.state, now))
     return RulesAnswer(snapshot=without, lifted={rule: write_snapshot(v) for rule, v in lifted})
 
 
 def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
-    state, known = sources.state, asdict(sources.health())
-    del known["costs"]  # of the plan
+    state = sources.state
     flows = sum(state.jobs[flow].is_waiting for flow in state.composites)
     return ServiceStatus(
         time=now,
@@ -278,7 +266,7 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
         waiting=flows + len(state.waiting) - len(state.composites) + state.pending.behind,
         placed=len(state.placed),
         clusters={name: c.connected for name, c in state.clusters.items()},
-        **known,
+        **fields_of(sources.health(), Health),
         last_round=None if state.schedule.plan is None else _last_round(state, state.schedule.plan),
         read_age_s={
             name: now - c.read_at for name, c in state.clusters.items() if c.reading is not None
@@ -347,3 +335,68 @@ def answered(sources: Sources, body: Mapping[str, Any], now: float) -> Answer:
     """The answer to a question of `ANSWERS`; `WireError`: a field is missing or of another kind."""
     kind = body["type"]
     return ANSWERS[kind](sources, read_question(body, QUESTIONS[kind]), now)
+
+
+async def estimated(
+    planner: RoundPlanner, sources: Sources, body: Mapping[str, Any], policy: str, now: float
+) -> Estimate:
+    """Start, end and nodes of the job of a submit, by a whole solve; nothing is queued.
+
+    Refused where the submit itself would be, and while no solver is free.
+    """
+    snapshot, record = what_if(sources, body, now)
+    try:
+        notes = sources.state.learning.notes.get(policy)
+        plan = await planner.solve(snapshot, planner.request(policy, notes=notes))
+    except Exception as error:
+        raise RequestError("busy", f"no estimate: {error}") from error
+    estimate = estimate_of(plan, record.id, now, sources.state.learning.calibration, snapshot)
+    start, end = estimate.start_estimate, estimate.end_estimate
+    if start is None or end is None or not misses(record, start, end - start):
+        return estimate
+    detail = f"the plan starts it at {instant(start)}, too late for its deadline"
+    return Estimate(reason=DEADLINE, detail=detail, time=estimate.time)
+
+
+def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, JobRecord]:
+    """The snapshot of a round with the job of a submit in it, and the job's record there."""
+    try:
+        job_fields = body.get("job")
+        is_workflow = isinstance(job_fields, Mapping) and job_fields.get("kind") == "workflow"
+        kind = "submit_workflow" if is_workflow else "submit"
+        command = decode_command({**body, "type": kind, "token": uuid.uuid4().hex})
+        assert isinstance(command, Submit)
+        # What it depends on, and that it is held, says nothing of where it would fit.
+        command = replace(command, needs=(), hold=False, hold_infeasible=False)
+        asked = Requested(origin=None, command=command, **fields_of(sources.caller, Caller))
+        record = admitted(sources.state, asked, command, now)
+    except (InputError, WireError) as error:
+        raise RequestError("bad_request", str(error)) from error
+    state = sources.state
+    without = {*state.findings.aside, *state.findings.limited}
+    return snapshots.snapshot(state, now, without=without, also=record), record
+
+
+def estimate_of(
+    plan: Plan, job: str, now: float, calibration: Calibration, snapshot: Snapshot
+) -> Estimate:
+    """Start and end of one job in a plan; a start that is not at once with its interval."""
+    mine = [p for p in plan.placements if p.job == job]
+    placed = min(mine, key=lambda p: p.start, default=None)
+    deferred = next((d for d in plan.deferred if d.job == job), None)
+    interval = None
+    if placed is not None and placed.task is None and placed.chunks is None:
+        begin = max(now, next(one.earliest for one in snapshot.queue if one.id == job))
+        if placed.start > begin + NOW_S:
+            interval = calibration.interval(placed.start, now, FIRST, begin)
+    early, late = interval or (None, None)
+    return Estimate(
+        start_estimate=None if placed is None else placed.start,
+        start_early=early,
+        start_late=late,
+        end_estimate=max((p.end for p in mine), default=None),
+        nodes={} if placed is None else dict(placed.nodes),
+        reason="" if deferred is None else str(deferred.reason),
+        detail="" if deferred is None else deferred.detail,
+        time=now,
+    )

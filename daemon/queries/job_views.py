@@ -11,7 +11,7 @@ from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.projects import ITS_ARRAY
 from coalloc.core.base.records import JobRecord, JobState, JobSummary
 from coalloc.core.base.state import State, arrival
-from coalloc.core.base.state_tables import procs_of
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.jobs.dependencies import is_open
 from coalloc.core.jobs.occupation import SlotsInUse, occupation
@@ -83,11 +83,11 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         nodes, clusters = workflow_views.occupied(state.composites[record.id], state)
     else:
         nodes, clusters = record.nodes, record.clusters
-    job = record.job
+    job, procs = record.job, record.placed_procs if record.siblings else sum(nodes.values())
     return QueueRow(
         **fields_of(record, JobSummary)
         | {"id": record.shown_id, "reason": reason, "detail": detail},
-        procs=(record.placed_procs if record.siblings else sum(nodes.values())) or procs_of(record),
+        procs=procs or narrowest(job),
         max_procs=job.max_procs if isinstance(job, MoldableJob) else None,
         shape=job.shape,
         time_limit=job.time_limit,
@@ -255,17 +255,15 @@ def why(record: JobRecord, state: State, now: float) -> Why:
     start, reason, detail = expectation(record, state, now)
     early, late = promises.interval(state, record, start, now) or (None, None)
     facts: list[str] = []
-    pool = state.composites.get(record.id)
+    pool, view = state.composites.get(record.id), occupation(state, now)
     if isinstance(pool, ChunkPool):
         facts.append(
             f"{pool.left(now)} of {pool.total} chunks are to be placed, on slots that the other "
-            f"jobs leave idle; free now: {_free(state, record.user, now)}"
+            f"jobs leave idle; free now: {_free(view, record.user)}"
         )
     elif record.is_waiting:
-        view = occupation(state, now)
-        free = _free(state, record.user, now)
-        facts.append(f"asks for {procs_of(record)} processes; free now: {free}")
-        job = record.job
+        job, free = record.job, _free(view, record.user)
+        facts.append(f"asks for {narrowest(job)} processes; free now: {free}")
         if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
             facts.append(
                 f"{job.proc_gbps:g} Gbit/s per process; links left: "
@@ -326,9 +324,9 @@ def _drained(state: State) -> str:
     )
 
 
-def _free(state: State, user: str, now: float) -> str:
-    view = occupation(state, now)
-    free = {name: 0 for name, each in state.clusters.items() if not each.closed_to(user)}
+def _free(view: SlotsInUse, user: str) -> str:
+    clusters = view.state.clusters.items()
+    free = {name: 0 for name, each in clusters if not each.closed_to(user)}
     for node, count in view.free.items():
         if view.cluster_of[node] in free:
             free[view.cluster_of[node]] += max(0, count)
@@ -353,11 +351,8 @@ def running_rows(state: State, now: float) -> tuple[RunningRow, ...]:
 
 def proc_gbps(state: State) -> dict[str, float]:
     """Bandwidth that one process needs, of jobs in the plan or running that need any."""
-    planned = (
-        ()
-        if state.schedule.plan is None
-        else (place.job for place in state.schedule.plan.placements)
-    )
+    plan = state.schedule.plan
+    planned = () if plan is None else (place.job for place in plan.placements)
     found = ((name, state.jobs.get(name)) for name in dict.fromkeys([*planned, *state.placed]))
     return {
         name: record.job.proc_gbps

@@ -15,7 +15,7 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import job_views
-from coalloc.daemon.solver.planner import RoundPlanner, guard
+from coalloc.daemon.solver.planner import RoundPlanner, order_of_starts
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.solver.sent import encode_snapshot
 from coalloc.model.jobs import DivisibleJob
@@ -96,9 +96,7 @@ class Explainer:
     def _rule(self, plan: Plan | None, policy: str, job: str) -> dict[str, Any]:
         """Policy of rounds: that of the last plan, unless that only stood in."""
         if plan is None or (plan.policy == "plain" and policy != "plain"):
-            limit = self._planner.rounds.passed_over_limit
-            given = {**guard(policy, limit), **self._planner.rounds.options}
-            return {"policy": policy, "options": given}
+            return {"policy": policy, "options": self._planner.request(policy).options}
         asked: dict[str, Any] = {"policy": plan.policy, "options": dict(plan.options)}
         won = plan.stats.get("order")
         if isinstance(won, str):
@@ -111,6 +109,5 @@ class Explainer:
 
 def _texts(snapshot: Snapshot, plan: Plan | None, asked: dict[str, Any]) -> tuple[bytes, bytes]:
     if plan is not None and asked["policy"] == plan.policy:
-        rising = sorted(plan.placements, key=lambda placement: placement.start)
-        asked = {**asked, "order": list(dict.fromkeys(p.job for p in rising))}
+        asked = {**asked, "order": order_of_starts(plan)}
     return encode_snapshot(snapshot), encode(asked)

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from coalloc.core.base.composites import ChunkPool, WorkflowState
+from coalloc.core.base.composites import ChunkPool, Flow, WorkflowState
 from coalloc.core.base.records import ENDED, PLACED, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import first_record
@@ -23,10 +23,7 @@ NEVER_RUN = "never runs: what it needs failed, or its workflow has ended"
 
 
 def progress(record: JobRecord, state: State) -> Progress | None:
-    """Numbers of tasks or chunks that a job has, and of those that have completed, run, failed.
-
-    None for jobs that have neither.
-    """
+    """Counts of a job's tasks or chunks, in all and by what became of them; None: it has none."""
     flow = state.composites.get(record.id)
     if isinstance(record.job, DivisibleJob):
         total = record.job.chunks
@@ -80,9 +77,7 @@ def piece_rows(pieces: Iterable[JobRecord]) -> tuple[PieceRow, ...]:
     )
 
 
-def occupied(
-    flow: WorkflowState | ChunkPool, state: State
-) -> tuple[dict[str, int], tuple[str, ...]]:
+def occupied(flow: Flow, state: State) -> tuple[dict[str, int], tuple[str, ...]]:
     """Nodes with processes, and clusters, that tasks or pieces occupy now."""
     nodes: dict[str, int] = {}
     clusters: dict[str, None] = {}
@@ -148,11 +143,8 @@ def task_expectation(
         return None, NOT_RUN, NEVER_RUN
     if record.reason:
         return None, record.reason, record.detail
-    planned = (
-        None
-        if state.schedule.order is None
-        else state.schedule.order.placements.get((flow.id, record.task))
-    )
+    order = state.schedule.order
+    planned = None if order is None else order.placements.get((flow.id, record.task))
     start = None if planned is None else planned.start
     if flow.unmet[record.task]:
         left = [e.parent for e in flow.parents[record.task] if e.parent not in flow.completed]

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from coalloc.daemon.solver.frames import (
     BEGUN,
@@ -30,13 +31,14 @@ from coalloc.daemon.solver.frames import (
 )
 from coalloc.daemon.solver.sent import decode_snapshot
 from coalloc.model.formats.plan_json import write_plan
-from coalloc.model.plan import Plan
+from coalloc.model.plan import Deferred, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction, never
 from coalloc.policies.checking.check import check, jobs_named
 from coalloc.policies.options import read_known
 from coalloc.policies.registry import lookup
+from coalloc.runtime.texts import clock
 
 LATE_S = 1.0
 """A process that nobody killed at its hard limit is killed by the kernel after this, seconds."""
@@ -46,6 +48,47 @@ checked and sent, and at most this share of its time before."""
 SENDING_SHARE = 0.1
 """Of the time of a search, what may go into checking and sending incumbents."""
 SHOWN_VIOLATIONS = 3
+
+
+class AskedRule(Struct, frozen=True, kw_only=True):
+    """The rule of the daemon's rounds, and the last round's answer for the job."""
+
+    policy: str
+    options: dict[str, Any] = {}
+    """Of these, the policy gets those that it knows."""
+    won: str = "easy"
+    """The order that won in ``auto``."""
+    order: list[str] = []
+    """Jobs by planned start, of a policy that searches."""
+    reason: str = ""
+    """Why the last plan gave the job no start; empty where it gave one."""
+    detail: str = ""
+
+
+def explained(snapshot: Snapshot, body: bytes, request: Request) -> bytes:
+    """The explanation of a job of this snapshot: ``explanation`` and ``lines`` as JSON."""
+    from coalloc.policies.explain.explain import explain
+    from coalloc.policies.explain.explanation import write_explanation
+    from coalloc.policies.explain.rule import rule_of
+    from coalloc.policies.explain.words import lines
+
+    asked = msgspec.json.decode(body, type=AskedRule)
+    options = read_known(asked.options, lookup(asked.policy).options)
+    rule = rule_of(asked.policy, options, {"order": asked.won}, asked.order)
+    deferred = None
+    if asked.reason:
+        reason = Reason(asked.reason)
+        deferred = Deferred(job=request.explain, reason=reason, detail=asked.detail)
+    made = explain(
+        snapshot,
+        rule,
+        request.explain,
+        deferred=deferred,
+        stop=lambda: time.monotonic() >= request.soft_at,
+    )
+    words = lines(made, snapshot, lambda at: clock(at, snapshot.time))
+    answer = {"explanation": write_explanation(made), "lines": words}
+    return msgspec.json.encode(answer, enc_hook=lambda value: value.item())
 
 
 class CheckFailedError(Exception):
@@ -70,8 +113,6 @@ def answer(stream: socket.socket, extra: Mapping[str, SolveFunction]) -> None:
         os.nice(request.nice)
     snapshot = decode_snapshot(_body(stream, SNAPSHOT))
     if request.explain:
-        from coalloc.daemon.solver.explain import explained
-
         body = explained(snapshot, _body(stream, PLAN), request)
         stream.sendall(frame(EXPLANATION, body))
         return

@@ -2,6 +2,11 @@
 
 Every plan that comes back has passed the independent checker, which runs where the plan was
 made: nothing of ours blocks while it works.
+
+A round for which the costs of the site's rules are wanted brings its snapshot without each rule
+along. When its plan has been handed in, these are planned in the same way, one after the other, in
+processes that yield to all others. Then the next round is asked for its costs, after a pause that
+keeps this to `SHARE` of the time. Nothing of it is stored.
 """
 
 from __future__ import annotations
@@ -14,18 +19,21 @@ from typing import Any
 import msgspec
 
 from coalloc.core.base.effects import Solve
-from coalloc.core.base.events import CoreEvent, IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.events import CoreEvent, CostsWanted, IncumbentFound, Solved, SolveFailed
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
-from coalloc.daemon.solver.rule_costs import RuleCosts
 from coalloc.daemon.solver.sent import decode_plan, encode_snapshot
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.settings import RoundsConfig
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
+from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
 from coalloc.policies.options import options_of
 from coalloc.policies.registry import POLICIES
+from coalloc.runtime.logs import get_logger
+from coalloc.wire.answers import RuleCostRow, RuleCostsRow
 
 NODE_ENTRIES = 50_000
 """A larger plan comes without the nodes of later starts: they are estimates, and reading them
@@ -58,9 +66,9 @@ class RoundPlanner:
         began = time.monotonic()
         jobs: tuple[str, ...] = ()
         late = False
-        previous = self._previous
+        asked = self.request(effect.policy, effect.history, effect.notes)
         try:
-            plan = await self._plan(effect)
+            plan = await self._plan(effect, asked)
         except UnusablePlanError as error:
             why, jobs, late, plan = str(error), error.jobs, error.late, None
         except Exception as error:
@@ -82,15 +90,9 @@ class RoundPlanner:
             self._previous = order_of_starts(plan)
             self._offer(Solved(round=effect.round, plan=plan, solve_s=spent))
         if effect.lifted:
-            options = self._options(effect.policy)
-            await self.costs.compute(
-                effect, plan, options, previous=previous, limit_s=self.rounds.time_limit_s
-            )
+            await self.costs.compute(effect, plan, asked, self.rounds.time_limit_s)
 
-    async def _plan(self, effect: Solve) -> Plan:
-        if effect.policy == "plain" or not self._solver.is_warm:
-            return await asyncio.to_thread(plainly, effect.snapshot)
-
+    async def _plan(self, effect: Solve, asked: Request) -> Plan:
         waiting = self.rounds.commit_first_incumbent
 
         def found(body: bytes) -> None:
@@ -99,27 +101,21 @@ class RoundPlanner:
                 waiting = False
                 self._offer(IncumbentFound(round=effect.round, plan=decode_plan(body)))
 
-        return await self.solve(
-            effect.snapshot,
-            effect.policy,
-            history=effect.history,
-            notes=effect.notes,
-            on_incumbent=found,
-        )
+        return await self.solve(effect.snapshot, asked, found)
 
-    async def solve(
+    def request(
         self,
-        snapshot: Snapshot,
         policy: str,
-        *,
         history: History = NO_HISTORY,
         notes: Mapping[str, Any] | None = None,
-        on_incumbent: Callable[[bytes], None] | None = None,
-    ) -> Plan:
-        """A plan that passed the checker. Raises `UnusablePlanError` with the reason."""
-        request = Request(
+    ) -> Request:
+        """A round's request of a policy, which bounds how often jobs are passed over, or waits."""
+        row, guard = POLICIES.get(policy), {"guard_after": self.rounds.passed_over_limit}
+        if row is not None and "wait_limit" in options_of(row.options):
+            guard = {}
+        return Request(
             policy=policy,
-            options=self._options(policy),
+            options={**guard, **self.rounds.options},
             previous=self._previous,
             history=history,
             live=True,
@@ -127,6 +123,16 @@ class RoundPlanner:
             checked=True,
             node_entries=NODE_ENTRIES,
         )
+
+    async def solve(
+        self,
+        snapshot: Snapshot,
+        request: Request,
+        on_incumbent: Callable[[bytes], None] | None = None,
+    ) -> Plan:
+        """A plan that passed the checker. Raises `UnusablePlanError` with the reason."""
+        if request.policy == "plain" or not self._solver.is_warm:
+            return await asyncio.to_thread(plainly, snapshot)
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(encode_snapshot, snapshot)
         outcome = await self._solver.solve(
@@ -140,30 +146,10 @@ class RoundPlanner:
         except msgspec.DecodeError as error:
             raise UnusablePlanError(f"its plan cannot be read: {error}") from error
 
-    def _options(self, policy: str) -> dict[str, Any]:
-        """Options of a round; a policy takes of these what it knows."""
-        return {**guard(policy, self.rounds.passed_over_limit), **self.rounds.options}
-
-    async def estimate(
-        self, snapshot: Snapshot, policy: str, notes: Mapping[str, Any] | None = None
-    ) -> Plan:
-        """A plan for a what-if question."""
-        if not self._solver.is_warm:
-            return await asyncio.to_thread(plainly, snapshot)
-        return await self.solve(snapshot, policy, notes=notes)
-
 
 def plainly(snapshot: Snapshot) -> Plan:
     """The plan of `plain`, which needs no compiled code, in this process."""
     return POLICIES["plain"].solve(snapshot, {}, Budget(live=True))
-
-
-def guard(policy: str, passed_over_limit: int) -> dict[str, Any]:
-    """The option that bounds how often a policy passes a job over; it may limit waits itself."""
-    row = POLICIES.get(policy)
-    if row is not None and "wait_limit" in options_of(row.options):
-        return {}
-    return {"guard_after": passed_over_limit}
 
 
 def order_of_starts(plan: Plan) -> tuple[str, ...]:
@@ -180,3 +166,110 @@ class UnusablePlanError(Exception):
     def __init__(self, why: str, jobs: tuple[str, ...] = (), *, late: bool = False) -> None:
         super().__init__(why)
         self.jobs, self.late = jobs, late
+
+
+SHARE = 0.1
+"""Of the time, the most that goes into plans without rules."""
+RETRY_S = 30.0
+"""After a round that had nothing to compare with, seconds."""
+NICE = 10
+"""Of their processes, beyond that of the rounds' own."""
+
+log = get_logger()
+
+
+class RuleCosts:
+    """Computes what rules cost, as often as it may."""
+
+    def __init__(self, solver: SolverPool, offer: Callable[[CoreEvent], None]) -> None:
+        self._solver, self._offer = solver, offer
+        self.newest: RuleCostsRow | None = None
+        """Of the newest round for which they were computed."""
+        self.on_found: Callable[[RuleCostsRow], None] = lambda found: None
+
+    def want(self) -> None:
+        """Ask for the costs of the next round in which rules are in force."""
+        self._offer(CostsWanted())
+
+    async def compute(
+        self, effect: Solve, kept: Plan | None, asked: Request, limit_s: float
+    ) -> None:
+        """Compare a round's plan with those without its rules, and ask for more after a pause.
+
+        `kept` is the plan that it was `asked` for; None: none was made. Each has `limit_s`.
+        """
+        if kept is None or kept.policy != effect.policy or not self._solver.is_warm:
+            # It failed, or was made while nothing was compiled: nothing to compare with.
+            if self._solver.is_warm or not await self._solver.wait_warm(RETRY_S):
+                await asyncio.sleep(RETRY_S)
+            self.want()
+            return
+        began = time.monotonic()
+        asked = replace(asked, node_entries=0, nice=NICE)
+        weights = plain_weights(effect.snapshot, effect.lifted)
+        rows: dict[str, RuleCostRow] = {}
+        for rule, without in effect.lifted.items():
+            rows[rule] = await self._compared(rule, kept, without, weights, asked, limit_s)
+        row = POLICIES.get(effect.policy)
+        if row is not None and NO_GUARD.keys() & options_of(row.options).keys():
+            free = replace(asked, options={**asked.options, **NO_GUARD})
+            rows[GUARD] = await self._compared(GUARD, kept, effect.snapshot, weights, free, limit_s)
+        spent = time.monotonic() - began
+        self.newest = RuleCostsRow(
+            round=effect.round,
+            time=effect.snapshot.time,
+            policy=effect.policy,
+            spent_s=round(spent, 4),
+            rules=rows,
+        )
+        _tell(self.newest)
+        self.on_found(self.newest)
+        await asyncio.sleep(spent / SHARE - spent)
+        self.want()
+
+    async def _compared(
+        self,
+        rule: str,
+        kept: Plan,
+        without: Snapshot,
+        weights: Mapping[str, float],
+        asked: Request,
+        limit_s: float,
+    ) -> RuleCostRow:
+        """The cost of a rule; where there is no plan without it, why."""
+        # Large ones in a thread: the loop has others to serve.
+        body = await asyncio.to_thread(encode_snapshot, without)
+        outcome = await self._solver.solve(body, asked, deadline_s=limit_s)
+        plan = outcome.plan
+        if plan is None:
+            return RuleCostRow(why=f"not computed: {outcome.message or outcome.status}")
+
+        def cost() -> RuleCost:
+            return rule_cost(rule, kept, decode_plan(plan), without, weights)
+
+        try:
+            found = await asyncio.to_thread(cost)
+        except msgspec.DecodeError as error:
+            return RuleCostRow(why=f"not computed: its plan cannot be read: {error}")
+        figures = (name for name in RuleCostRow.__struct_fields__ if name != "why")
+        return RuleCostRow(**{name: getattr(found, name) for name in figures})
+
+
+def _tell(found: RuleCostsRow) -> None:
+    """One line of the log: of each rule its cost and the most it can be, or why not."""
+    fields: dict[str, Any] = {}
+    for rule, row in found.rules.items():
+        if row.why:
+            fields[rule] = row.why
+            continue
+        fields[rule] = {
+            "cost": _short(row.cost),
+            "at_most": _short(row.at_most),
+            "of": _short(row.with_rule),
+            "held": row.held,
+        }
+    log.info("rule_costs_computed", round=found.round, spent_s=found.spent_s, **fields)
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")

@@ -21,8 +21,16 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from coalloc.daemon.solver.frames import PLAN, SNAPSHOT, FrameError, Request, frame
-from coalloc.daemon.solver.request import SolverRequest, cut_short, lines
+from coalloc.daemon.solver.frames import (
+    PLAN,
+    SNAPSHOT,
+    FrameError,
+    Request,
+    SolverRequest,
+    cut_short,
+    frame,
+    lines,
+)
 from coalloc.model.values import replace
 from coalloc.runtime.logs import get_logger
 
@@ -155,7 +163,7 @@ class SolverPool:
     async def explain(
         self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
     ) -> SolveOutcome:
-        """Explain a waiting job, see `coalloc.daemon.solver.explain`; its ``plan`` is the answer.
+        """Explain a waiting job, see `coalloc.daemon.solver.answer`; its ``plan`` is the answer.
 
         No further change is tried after `deadline_s`, and it is killed `grace_s` later.
         """

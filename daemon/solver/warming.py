@@ -22,8 +22,7 @@ from contextlib import suppress
 
 import psutil
 
-from coalloc.daemon.solver.answer import told
-from coalloc.daemon.solver.explain import explained
+from coalloc.daemon.solver.answer import explained, told
 from coalloc.daemon.solver.frames import Request
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.warming import CASES, EVEN, warmed

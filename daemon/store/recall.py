@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Order
+from coalloc.core.base.projects import ProjectUser, Usage
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.start_intervals import Calibration
 from coalloc.core.base.state import NOBODY
 from coalloc.core.base.state_tables import LastNumbers, Learning, Maintenance, Presence, Sharing
-from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.core.clusters.presence import MARK as EXECUTOR
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved

@@ -199,12 +199,9 @@ class PartSpec(JobPart, frozen=True, kw_only=True):
     """
 
 
-class PartReport(Struct, frozen=True, kw_only=True):
-    """The state of a part now, as its launcher or its executor knows it."""
+class PartStatus(Struct, frozen=True, kw_only=True):
+    """State of a part, or its end."""
 
-    job: str
-    attempt: int
-    part: int
     state: PartState
     """``waiting`` (in the batch system's queue), ``preparing``, ``ready``, ``running`` (without
     ``started``: it begins when those of its pack before it have ended), ``finished`` (ran and
@@ -223,25 +220,33 @@ class PartReport(Struct, frozen=True, kw_only=True):
     refused, since other jobs go first, or waits behind them; ``held_by_owner``,
     ``held_by_admin``: waits, and is held in the batch system."""
     detail: str = ""
-    """The reason in words."""
-    codes: tuple[int | None, ...] = ()
-    """Of each process in rank order: exit code, minus the number of the signal that killed it, or
-    None where it never ran or its end is not known. Empty before the end. They stay with the
-    executor (`OF_THE_EXECUTOR`)."""
-    nodes: Mapping[str, int] = field(default_factory=dict)
-    """Of a claim that might wait: what it was granted, in rank order; empty: nothing yet."""
+    """The reason in words; of one that waits, what it waits for."""
     expected: float | None = None
     """Of one that waits: when the batch system expects to start it, wall-clock seconds."""
     is_next: bool = False
     """Of one that waits: no job that waits goes before it."""
     time_limit: float | None = None
     """Its limit, where that was changed in the batch system since the daemon set it, seconds."""
-    limit_refused: str = ""
-    """Why the batch system keeps that limit, though the daemon has ordered another."""
     cpu_s: float | None = None
     """CPU time of all its processes; None: not known."""
     max_rss_mb: float | None = None
     """Memory of the largest of them, MiB; null: not known."""
+
+
+class PartReport(PartStatus, frozen=True, kw_only=True):
+    """The state of a part now, as its launcher or its executor knows it."""
+
+    job: str
+    attempt: int
+    part: int
+    codes: tuple[int | None, ...] = ()
+    """Of each process in rank order: exit code, minus the number of the signal that killed it, or
+    None where it never ran or its end is not known. Empty before the end. They stay with the
+    executor (`OF_THE_EXECUTOR`)."""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    """Of a claim that might wait: what it was granted, in rank order; empty: nothing yet."""
+    limit_refused: str = ""
+    """Why the batch system keeps that limit, though the daemon has ordered another."""
     pack: str = ""
     """Of a member of an array that shares a runner: which one. Stays with the executor."""
 

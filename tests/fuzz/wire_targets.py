@@ -15,23 +15,22 @@ from typing import Any
 
 import structlog
 
-from coalloc.core.base.events import Requested, StatementReceived, Ticked
+from coalloc.core.base.events import Caller, Requested, StatementReceived, Ticked
 from coalloc.core.base.messages import Stream, Streamed
 from coalloc.core.base.requests import Refused, RequestError
 from coalloc.core.executor.effects import ClaimPart, MessageReceived, SendStatement
-from coalloc.core.executor.machine import ExecutorCore
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorCore, ExecutorState
 from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered, array_of
-from coalloc.daemon.queries.caller import Caller
+from coalloc.daemon.queries.answers import ANSWERS, Sources, answered, array_of
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import LASTING, carry_out, migrate
 from coalloc.daemon.store.sqlite import Store
 from coalloc.executor.actions import spec_of
 from coalloc.model.settings import AccessConfig, ClusterConfig, Config
+from coalloc.wire.answers import Health
 from coalloc.wire.codec import (
     COMMANDS,
     FROM_EXECUTOR,
@@ -181,7 +180,7 @@ def _sources() -> Sources:
     site.submit(array=(1, 2), user="bob")
     store = Store(folder / "coalloc.db")
     store.commit(site.effects)
-    caller = Caller(user="ann", uid=1, gid=1, is_operator=True)
+    caller = Caller(user="ann", uid=1, gid=1, operator=True)
     return Sources(state=site.state, store=store, caller=caller, health=Health)
 
 
@@ -214,7 +213,7 @@ def _enrolment() -> enrol.Enrolment:
 def _enrol(content: bytes) -> None:
     enrolment = _enrolment()
     for admin in (False, True):
-        peer = enrol.Peer(user="daemon", uid=1, gid=1, is_admin=admin)
+        peer = enrol.Peer(user="daemon", uid=1, is_admin=admin)
         conversation = enrol.Conversation(enrolment, peer)
         for line in content.split(b"\n")[:MOST_LINES]:
             json.dumps(conversation.answer(line)).encode()

@@ -22,7 +22,7 @@ from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import LINES_AT_ONCE, Enrolment, Peer
 from coalloc.daemon.access.enrolment_socket import MAX_PEERS, MAX_PEERS_OF_USER, EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.daemon.reachability import Reachability
+from coalloc.daemon.watchdog import Reachability
 from coalloc.model.settings import AccessConfig, Config
 from coalloc.runtime import logs
 from coalloc.wire.curve import new_pair
@@ -38,12 +38,12 @@ class SocketTestbed:
         )
         enrolment = Enrolment(access, Config(), on_change=lambda key: None, timer=lambda: 0.0)
         self.socket = EnrolmentSocket(self.path, enrolment)
-        self.peer = Peer(user="ada", uid=1000, gid=1000, is_admin=False)
+        self.peer = Peer(user="ada", uid=1000, is_admin=False)
         monkeypatch.setattr(enrolment_socket, "peer_of", lambda connection: self.peer)
 
     def be(self, user: str, uid: int, **fields: Any) -> None:
         """Connect as this user from now on."""
-        self.peer = Peer(user=user, uid=uid, gid=uid, **{"is_admin": False, **fields})
+        self.peer = Peer(user=user, uid=uid, **{"is_admin": False, **fields})
 
     async def ask(self) -> str:
         """Ask for the list; returns the refusal, or nothing."""

@@ -17,7 +17,7 @@ import pytest
 from coalloc.adapters.ssh.master import SshMaster
 from coalloc.adapters.ssh.shell import Shell
 from coalloc.core.base.messages import Staged
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorState
 from coalloc.executor import staging
 from coalloc.model.sites.staging import Stage
 from tests.support.followed import LIMIT_S, started

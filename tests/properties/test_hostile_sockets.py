@@ -171,7 +171,7 @@ def enrolment() -> Iterator[Callable[[bytes], Mapping[str, Any]]]:
         access = Access(new_pair(), table, AccessConfig(), silent)
         config = Config(clusters=(ClusterConfig(name="alpha"),))
         enrolment = Enrolment(access, config, on_change=lambda key: None)
-        peer = Peer(user="daemon", uid=1, gid=1, is_admin=True)
+        peer = Peer(user="daemon", uid=1, is_admin=True)
         yield lambda line: Conversation(enrolment, peer).answer(line)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.sharing import limit_book, limits
-from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing import limits
+from coalloc.core.sharing.limits import LimitBook
 from tests.properties.limit_cases import play
 
 
@@ -44,7 +44,7 @@ def test_the_judge_finds_planted_defects(planted: str, monkeypatch: pytest.Monke
         case "waiting":
             monkeypatch.setattr(limits, "waiting_refusal", lambda *_: "")
         case _:
-            monkeypatch.setattr(limit_book, "whole", lambda record: "all")
+            monkeypatch.setattr(limits, "whole", lambda record: "all")
     with pytest.raises(AssertionError):
         judge_some(200)
 

@@ -33,13 +33,14 @@ from coalloc.core.base.events import (
     Ticked,
     TimerFired,
 )
-from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
+from coalloc.core.base.messages import Numbered, Ping, Prepare, Statement, Welcome
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.jobs.after_restore import is_untold
-from coalloc.daemon.outbox import Delivery
+from coalloc.daemon.outbox import Delivery, number_of
 from coalloc.daemon.store.writer import without_submits
 from coalloc.model.settings import Config
+from coalloc.model.sites.parts import Launch
 from tests.simulation.bounded import BoundsKept
 from tests.simulation.disk import Disk, FullError
 from tests.simulation.network import Network
@@ -105,12 +106,15 @@ class DaemonHost:
         self.kept.begin(self.disk)
         self.bounds.begin(self.disk)
         self.frozen_until = 0.0
-        self._delivery = Delivery(self._tell, self.disk.launches.get, epoch=self.disk.epoch)
+        self._delivery = Delivery(self._tell, self._launch_of, epoch=self.disk.epoch)
         self._delivery.restore({name: dict(box) for name, box in self.disk.outbox.items()})
         self._inbox, self._unwritten, self._wakes = [], [], []
         self._heard = {}
         self._beat_at = self._timer_at = now
         self.planner.forget()
+
+    def _launch_of(self, order: Prepare) -> Launch | None:
+        return self.disk.launches.get(number_of(order.job))
 
     def crash(self) -> None:
         """Whatever was not written is lost, and nobody has heard of it."""

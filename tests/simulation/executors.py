@@ -20,8 +20,7 @@ from coalloc.core.executor.effects import (
     StartPart,
     TellStarted,
 )
-from coalloc.core.executor.machine import ExecutorCore
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorCore, ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.model.sites.reading import ClusterReading
 from coalloc.model.snapshot import Running

@@ -30,9 +30,10 @@ from coalloc.core.jobs import (
     occupation,
     workflows,
 )
-from coalloc.core.sharing import accounting, limit_book, limits
+from coalloc.core.rounds import turn
+from coalloc.core.sharing import accounting, limits
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts import packs, requeue, siblings, start_rule
+from coalloc.core.starts import packs, requeue, siblings
 from coalloc.core.starts import placements as placing
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts import two_phase as starting
@@ -118,7 +119,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "idle-nodes-held-for-ever": Mutant(negotiating._deadline, "if held <= 0.0:", "if True:"),
     "claims-that-wait-take-no-link": Mutant(
-        queueing.queue_up, "misfit_of_links(", "bool(view) and not misfit_of_links("
+        queueing.queue_up, "misfit_of_links(", "bool(by) and not misfit_of_links("
     ),
     "put-off-for-ever": Mutant(negotiating.hasten, "    put_off = [", "    put_off = [] and ["),
     "tasks-take-no-turn": Mutant(
@@ -137,7 +138,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "confirmed-twice": Mutant(
         siblings._chosen,
-        '        _withdraw(state, record, part, f"granted in {winner.cluster}")\n',
+        '        abort_parts(state, record.alone(part), f"granted in {winner.cluster}")\n',
         (
             "        from coalloc.core.base.messages import Start\n"
             "        state.send(part.cluster, Start(job=record.id, attempt=record.attempt))\n"
@@ -145,7 +146,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "losers-not-withdrawn": Mutant(
         siblings._chosen,
-        '_withdraw(state, record, part, f"granted in {winner.cluster}")',
+        'abort_parts(state, record.alone(part), f"granted in {winner.cluster}")',
         "pass",
     ),
     "late-grants-accepted": Mutant(
@@ -158,7 +159,7 @@ MUTANTS: dict[str, Mutant] = {
         siblings.settled, " and not state.presence.unreconciled", "", steps=2000
     ),
     "siblings-counted-apart": Mutant(
-        limit_book.LimitBook._count,
+        limits.LimitBook._count,
         "procs = record.placed_slots",
         "procs = sum(sum(part.held.values()) for part in record.parts)",
     ),
@@ -315,7 +316,7 @@ MUTANTS: dict[str, Mutant] = {
         steps=600,
     ),
     "reserved-nodes-given-to-others": Mutant(
-        start_rule.StartRule.obstacle,
+        turn.StartRule.obstacle,
         "if not why and is_kept_from(",
         "if False and is_kept_from(",
         steps=800,
@@ -339,7 +340,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Throttles of arrays, and deadlines
     "throttles-ignored": Mutant(
-        limit_book.LimitBook._scopes, "if record.throttle and record.array:", "if False:"
+        limits.LimitBook._scopes, "if record.throttle and record.array:", "if False:"
     ),
     "throttles-of-waiting-members-only": Mutant(
         updating.update, "            if record.is_placed:\n", "            if False:\n"

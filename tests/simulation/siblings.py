@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from coalloc.core.base.messages import Abort, Forget
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.after_restore import is_held
-from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing.limits import LimitBook
 from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartState
 from tests.simulation import shares

@@ -58,7 +58,7 @@ def enrolment(tmp_path: Path) -> Enrolment:
 @pytest.mark.parametrize("cluster", [[], {}, None, 7, ["alpha"]])
 def test_clusters_that_are_no_names_are_refused(enrolment: Enrolment, cluster: object) -> None:
     body = {"verb": "authorize", "key": "x", "role": "executor", "clusters": [cluster]}
-    peer = Peer(user="root", uid=0, gid=0, is_admin=True)
+    peer = Peer(user="root", uid=0, is_admin=True)
     answer = Conversation(enrolment, peer).answer(json.dumps(body).encode())
     assert str(answer["error"]).startswith("clusters: there is no cluster ")
 

@@ -8,7 +8,7 @@ from coalloc.core.base.events import ClockSet
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Hold, Release
 from coalloc.core.sharing.accounting import waited_s
-from coalloc.daemon.clock_steps import ClockSteps
+from coalloc.daemon.service import ClockSteps
 from coalloc.model.sites.parts import PartState
 from tests.support.core_site import HOUR, Site
 

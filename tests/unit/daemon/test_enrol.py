@@ -27,8 +27,8 @@ from coalloc.wire.curve import KeyPair, new_pair, sealed, unsealed
 from coalloc.wire.key_proof import ProofError, new_challenge, nonce_of
 
 NAMES = {uid: pwd.getpwuid(uid).pw_name for uid in (1, 65534)}
-BOB, EVE = (Peer(user=name, uid=uid, gid=uid, is_admin=False) for uid, name in NAMES.items())
-ROOT = Peer(user="root", uid=0, gid=0, is_admin=True)
+BOB, EVE = (Peer(user=name, uid=uid, is_admin=False) for uid, name in NAMES.items())
+ROOT = Peer(user="root", uid=0, is_admin=True)
 
 
 class EnrolmentTestbed:

@@ -11,7 +11,7 @@ import pytest
 from coalloc.cli.jobs.why import why_lines
 from coalloc.daemon.queries import why as explaining
 from coalloc.daemon.queries.why import COLD, Explainer
-from coalloc.daemon.solver.explain import explained
+from coalloc.daemon.solver.answer import explained
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool

@@ -230,7 +230,7 @@ def test_nothing_changes_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_bucket_fills_up_again() -> None:
-    bucket = TokenBucket(2.0, 4.0, now=0.0)
+    bucket = TokenBucket(2.0, 4.0)
     bucket.take(7.0)
     assert bucket.left(0.0) == -3.0
     assert bucket.left(2.0) == 1.0

@@ -20,8 +20,7 @@ from structlog.testing import CapturingLogger
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.monitoring.figures import ClusterFigures, Survey
-from coalloc.daemon.monitoring.notices import Notice, Watch, job_notice
-from coalloc.daemon.monitoring.notify import Notifier
+from coalloc.daemon.monitoring.notify import Notice, Notifier, Watch, job_notice
 from coalloc.model.errors import ConfigError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import NotifyConfig

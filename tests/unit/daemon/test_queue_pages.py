@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 
 from coalloc.client.client import Client
+from coalloc.core.base.events import Caller
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, RequestError
 from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs import arrays
 from coalloc.daemon.queries import answers
-from coalloc.daemon.queries.answers import Health, Sources, answered
-from coalloc.daemon.queries.caller import Caller
+from coalloc.daemon.queries.answers import Sources, answered
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.formats.nodeset import fold_in_order
+from coalloc.wire.answers import Health
 from coalloc.wire.client import AnswerFrame
 from coalloc.wire.frames import encode_answer
 from tests.support.core_site import Site
 
-ANN = Caller(user="ann", uid=1, gid=1, is_operator=False)
+ANN = Caller(user="ann", uid=1, gid=1, operator=False)
 
 
 class Local(Client):
@@ -114,7 +115,7 @@ def test_reasons_fold_nodes_and_arrays() -> None:
     assert reasons[later][0] == "begin_time"
     assert reasons[later][1].startswith("may not start before ")
     site.state.findings.outlook[f"{array}_299"] = Outlook(
-        round=1, start=site.now + 5.0, nodes={f"alpha{n}": 1 for n in (1, 2, 3)} | {"beta1": 1}
+        start=site.now + 5.0, nodes={f"alpha{n}": 1 for n in (1, 2, 3)} | {"beta1": 1}
     )
     rows = {row.id: row.detail for row in Local(site).queue()}
     assert rows[f"{array}_299"] == "planned to start on alpha[1-3],beta1"

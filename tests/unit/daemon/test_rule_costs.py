@@ -11,12 +11,11 @@ from coalloc.cli.plan import rule_lines
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CoreEvent, CostsWanted
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
-from coalloc.daemon.solver import rule_costs
+from coalloc.daemon.solver import planner as module
 from coalloc.daemon.solver.answer import encoded, solved, trimmed
 from coalloc.daemon.solver.frames import Request
-from coalloc.daemon.solver.planner import plainly
+from coalloc.daemon.solver.planner import RuleCosts, plainly
 from coalloc.daemon.solver.pool import SolveOutcome
-from coalloc.daemon.solver.rule_costs import RuleCosts
 from coalloc.daemon.solver.sent import decode_snapshot
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
@@ -79,7 +78,9 @@ def computed(
     costs.on_found = found.append
     with monkeypatch.context() as patch:
         patch.setattr(asyncio, "sleep", sleep)
-        asyncio.run(costs.compute(ROUND, plan, {"wait_limit": 5.0}, previous=("2",), limit_s=3.0))
+        options = {"wait_limit": 5.0}
+        asked = Request(policy="auto", options=options, previous=("2",), checked=True)
+        asyncio.run(costs.compute(ROUND, plan, asked, 3.0))
     return costs, found, offered, slept
 
 
@@ -94,14 +95,14 @@ def test_a_limit_and_the_guard_are_costed(monkeypatch: pytest.MonkeyPatch) -> No
     guard = found.rules["guard"]
     assert guard.cost == pytest.approx(0.0)
     assert guard.at_most == pytest.approx(0.0), "the plan without it is proved best"
-    assert pause == pytest.approx(found.spent_s * (1 / rule_costs.SHARE - 1), rel=0.1, abs=1e-3)
+    assert pause == pytest.approx(found.spent_s * (1 / module.SHARE - 1), rel=0.1, abs=1e-3)
     assert offered == [CostsWanted()]
     with_rule, without_guard = pool.asked
     assert with_rule.options == {"wait_limit": 5.0}
     assert without_guard.options["wait_limit"] is None
     for asked in pool.asked:
         assert (asked.checked, asked.previous) == (True, ("2",))
-        assert asked.nice == rule_costs.NICE
+        assert asked.nice == module.NICE
     (line,) = lines
     assert (line["event"], line["round"]) == ("rule_costs_computed", 7)
     assert line["limits"] == {"cost": -100.0, "at_most": None, "of": 200.0, "held": 1}
@@ -132,7 +133,7 @@ def test_a_round_by_another_policy_has_no_costs(monkeypatch: pytest.MonkeyPatch)
     for plan in (None, plainly(ROUND.snapshot)):
         costs, found, offered, (pause,) = computed(FakePool(), plan, monkeypatch)
         assert (costs.newest, found, offered) == (None, [], [CostsWanted()])
-        assert pause == rule_costs.RETRY_S
+        assert pause == module.RETRY_S
 
 
 def test_a_cold_solver_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

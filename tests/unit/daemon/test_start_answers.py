@@ -11,12 +11,12 @@ from coalloc.cli.jobs.job_details import job_lines
 from coalloc.cli.jobs.queue_columns import COLUMNS, Now
 from coalloc.cli.jobs.why import why_lines
 from coalloc.cli.main import main
+from coalloc.core.base.accuracy import start_accuracy
 from coalloc.core.base.start_intervals import ENOUGH, FIRST
-from coalloc.core.learning.accuracy import start_accuracy
 from coalloc.core.rounds import snapshots
 from coalloc.daemon.monitoring.figures import Survey
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
-from coalloc.daemon.queries import estimate, job_views
+from coalloc.daemon.queries import answers, job_views
 from coalloc.model.plan import OVERDUE, Objective, Placement, Plan, Status
 from coalloc.runtime.texts import clock
 from tests.support.core_site import HOUR, Site
@@ -86,7 +86,7 @@ def test_a_job_that_was_not_submitted(site: Site, ahead_s: float, known: bool) -
     placement = Placement(job="2", start=start, end=start + 100.0, nodes={"a1": 1})
     objective = Objective(name="makespan", value=0.0)
     plan = Plan(policy="x", status=Status.HEURISTIC, objective=objective, placements=(placement,))
-    found = estimate.estimate_of(plan, "2", site.now, site.state.learning.calibration, snapshot)
+    found = answers.estimate_of(plan, "2", site.now, site.state.learning.calibration, snapshot)
     assert (found.start_early is not None, found.start_late is not None) == (known, known)
 
 

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.effects import AppendEvent
-from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.events import Caller, StatementReceived
 from coalloc.core.base.messages import SHAPES, Hello, Stream, Streamed
 from coalloc.core.base.requests import Refused, RequestError, Submit
 from coalloc.daemon import streams as module
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.streams import Streams
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.parts import Launch
@@ -22,8 +21,8 @@ from coalloc.wire.questions import StreamQuestion
 from coalloc.wire.server import Origin
 from tests.support.core_site import Site
 
-ADA = Caller(user="ada", uid=1000, gid=1000, is_operator=False)
-ROOT = Caller(user="root", uid=0, gid=0, is_operator=True)
+ADA = Caller(user="ada", uid=1000, gid=1000, operator=False)
+ROOT = Caller(user="root", uid=0, gid=0, operator=True)
 ONE = {"kind": "rigid", "procs": 1}
 
 

@@ -16,9 +16,7 @@ from coalloc.cli.arguments import mail_types
 from coalloc.core.base.effects import AppendEvent, Effect
 from coalloc.core.base.requests import Cancel, Done, Submit
 from coalloc.core.starts.requeue import PREEMPTED
-from coalloc.daemon.monitoring.notices import Notice
-from coalloc.daemon.monitoring.notify import mail
-from coalloc.daemon.monitoring.user_mail import UserMail
+from coalloc.daemon.monitoring.notify import Notice, UserMail, mail
 from coalloc.model.mail import ALL, is_address
 from coalloc.model.settings import NotifyConfig
 from coalloc.model.sites.parts import Launch, PartState

@@ -11,8 +11,7 @@ import pytest
 
 from coalloc.core.base.events import Solved, SolveFailed
 from coalloc.daemon import watchdog
-from coalloc.daemon.reachability import Reachability
-from coalloc.daemon.watchdog import RoundProgress, step_of
+from coalloc.daemon.watchdog import Reachability, RoundProgress, step_of
 from coalloc.model.settings import Config
 from coalloc.runtime import logs
 from tests.support.core_site import Site, first_fit

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from coalloc.core.base import requests
-from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered
-from coalloc.daemon.queries.caller import Caller
+from coalloc.core.base.events import Caller
+from coalloc.daemon.queries.answers import ANSWERS, Sources, answered
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.sites.parts import Launch
 from coalloc.wire import (
@@ -20,6 +20,7 @@ from coalloc.wire import (
     node_rows,
     share_answers,
 )
+from coalloc.wire.answers import Health
 from coalloc.wire.frames import encode
 from tests.support.core_site import Site
 from tests.support.protocol_page import EXAMPLES, PAGE
@@ -34,8 +35,8 @@ def test_every_answer_is_documented() -> None:
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }
-    bases = {"Struct", "Answer", "TimedAnswer", "StreamChunks"}
-    assert declared - shown == {*bases, "JobSummary", "Shape"}  # in FORMATS.md
+    bases = {"Struct", "Answer", "Factors", "Health", "JobSummary", "StreamChunks", "TimedAnswer"}
+    assert declared - shown == bases | {"Shape"}  # in FORMATS.md
 
 
 def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:
     site.submit_workflow("x y", "x>y")
     store = Store(tmp_path / "coalloc.db")
     store.commit(site.effects)
-    caller = Caller(user="ann", uid=1, gid=1, is_operator=True)
+    caller = Caller(user="ann", uid=1, gid=1, operator=True)
     sources = Sources(state=site.state, store=store, caller=caller, health=Health)
     for kind in ANSWERS:
         answer = answered(sources, {"type": kind, "job": "1"}, site.now)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.effects import AddUsage, SaveAccount, SaveUsage
-from coalloc.core.base.projects import DAY_S
-from coalloc.core.base.usage import Usage, added, by_day, decay, decayed_proc_s
+from coalloc.core.base.projects import DAY_S, Usage, added, by_day, decay, decayed_proc_s
 from coalloc.model.sites.parts import PartState
 from tests.support.core_site import Site
 

@@ -13,7 +13,7 @@ from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.base.power import PowerState, floored, updated
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
-from coalloc.core.jobs import outcome
+from coalloc.core.jobs import ends
 from coalloc.core.learning.estimates import (
     KEPT,
     UserProgram,
@@ -419,7 +419,7 @@ def test_runs_of_the_jobs_name_count_before_those_of_its_program() -> None:
 def test_the_program_that_ran_longest_ago_is_forgotten_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outcome, "MOST_KEYS", 2)
+    monkeypatch.setattr(ends, "MOST_KEYS", 2)
     site = Site({"a": 1})
     for program in ("x", "y", "x", "z"):
         ran(site, 5.0, program=program)

@@ -36,8 +36,7 @@ from coalloc.core.executor.effects import (
     SendStatement,
     StartPart,
 )
-from coalloc.core.executor.machine import ExecutorCore
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorCore, ExecutorState
 from coalloc.core.executor.turn import _joined
 from coalloc.model.sites.parts import Member, PartKey, PartReport, PartState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coalloc.core.base.messages import Prepare
-from coalloc.core.jobs.batch_accounts import account_there, check_accounts
+from coalloc.core.jobs.eligibility import account_there, check_accounts
 from coalloc.model.errors import InputError
 from coalloc.model.sites.batch_options import BatchOptions
 from tests.support.core_site import Site

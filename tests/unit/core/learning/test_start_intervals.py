@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coalloc.core.base.accuracy import ALL, start_accuracy
 from coalloc.core.base.effects import DropPromises, DropStartError, SavePromises, SaveStartError
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Hold, Update
@@ -20,7 +21,6 @@ from coalloc.core.base.start_intervals import (
     lead_class,
 )
 from coalloc.core.learning import promises
-from coalloc.core.learning.accuracy import ALL, start_accuracy
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace

@@ -15,7 +15,7 @@ from coalloc.core.base.messages import Read
 from coalloc.core.base.plan_order import STRICT
 from coalloc.core.base.records import JobState
 from coalloc.core.jobs.occupation import occupation
-from coalloc.core.rounds.filling import MOST, Filling
+from coalloc.core.rounds.dispatch import MOST, Filling
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.settings import PriorityConfig, ProjectConfig
 from coalloc.model.sites.parts import PartState
@@ -196,9 +196,7 @@ def test_no_start_delays_what_the_plan_has_on_time(seed: int) -> None:
 
 
 def test_a_rule_that_forgets_what_is_planned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Filling, "_spare", lambda self, job, node, *_: self.turn.rule.view.free[node]
-    )
+    monkeypatch.setattr(Filling, "_spare", lambda self, job, node, *_: self.turn.view.free[node])
     with pytest.raises(AssertionError, match="late"):
         deque(map(follow, range(40)))
 

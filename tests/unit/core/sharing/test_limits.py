@@ -15,7 +15,7 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.core.rounds.snapshots import snapshot
-from coalloc.core.sharing.limit_book import OVERBOOKED
+from coalloc.core.sharing.limits import OVERBOOKED
 from coalloc.daemon.queries.job_views import expectation, why
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.settings import LimitsConfig, ProjectConfig

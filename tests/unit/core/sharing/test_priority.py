@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import Solved
-from coalloc.core.base.projects import ProjectTree
+from coalloc.core.base.projects import Factors, ProjectTree, Usage
 from coalloc.core.base.requests import Done, Refused, ResumeRounds, SetPriority, Submit
-from coalloc.core.base.usage import Usage
-from coalloc.core.sharing.priority import Factors, beside_slots, charged_proc_s, factors
+from coalloc.core.sharing.priority import beside_slots, charged_proc_s, factors
 from coalloc.model.jobs import Job, RigidJob
 from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
 from coalloc.model.shape import Shape

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon.launches import Launches
+from coalloc.daemon.outbox import Launches
 from coalloc.daemon.store.errors import StoreCorruptError, StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.restore import NUMBERS_AHEAD, restore
@@ -139,7 +139,7 @@ def test_what_is_read_later_is_refused_and_the_rest_is_served(tmp_path: Path) ->
     for read in (lambda: store.job("3"), lambda: store.launch("4"), lambda: store.events(0, 9)):
         with pytest.raises(StoreCorruptError, match="is not as it was written"):
             read()
-    assert Launches(store, logs.get_logger()).of("4") is None
+    assert Launches(store, logs.get_logger()).of_job("4") is None
     assert store.job("4") is not None
     with pytest.raises(StoreCorruptError, match="row '3' of table jobs"):
         list(store.examine())

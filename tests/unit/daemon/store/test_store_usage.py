@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.effects import AddUsage, SaveUsage
-from coalloc.core.base.usage import Usage
+from coalloc.core.base.projects import Usage
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store

@@ -10,7 +10,7 @@ from coalloc.core.base.effects import SaveJob, SaveLaunch
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.workflows import first_record
-from coalloc.daemon.launches import Launches
+from coalloc.daemon.outbox import Launches
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import Edge, Task, WorkflowJob
