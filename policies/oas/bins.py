@@ -17,7 +17,14 @@ from math import inf
 import numpy as np
 
 from coalloc.policies.bounds.measure import measure_of
-from coalloc.policies.kernel.annealing_loop import BEST, CURRENT, LIMIT, make_annealing, warm_up
+from coalloc.policies.kernel.annealing_loop import (
+    BEST,
+    CURRENT,
+    LIMIT,
+    TRIALS,
+    make_annealing,
+    warm_up,
+)
 from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.search.bins import (
     ALL,
@@ -31,6 +38,7 @@ from coalloc.policies.kernel.search.bins import (
 )
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.state import SHORTEST, Outcome
+from coalloc.policies.oas.walk import SETTLED
 
 MOVES = 2_000
 """Between two looks at the clock."""
@@ -72,14 +80,23 @@ def bins_of(lister: Lister) -> list[list[int]] | None:
 
 
 class BinAnnealing:
-    """The search of one lister; `work` counts jobs placed.
+    """The search of one lister; `work` counts jobs placed, `trials` moves.
 
+    A settled one begins with the plan of the round before, and is less patient until it finds one.
     `order` and `homes` have the items by start, and the cluster of each, of what was found last.
     """
 
-    def __init__(self, lister: Lister, bins: list[list[int]], best: Outcome, seed: int) -> None:
+    def __init__(
+        self,
+        lister: Lister,
+        bins: list[list[int]],
+        best: Outcome,
+        *,
+        seed: int,
+        settled: bool = False,
+    ) -> None:
         problem, rows = lister.problem, lister.rows
-        self.lister, self.bins = lister, bins
+        self.lister, self.bins, self.settled = lister, bins, settled
         self.items = items = lister.items
         self.measure, self.now = measure_of(lister.planner), float(rows.time[0])
         mode = problem.mode_first[items]
@@ -114,10 +131,18 @@ class BinAnnealing:
         """Jobs placed so far."""
         return int(self.desk.counters[LISTED])
 
+    @property
+    def trials(self) -> int:
+        """Moves so far."""
+        return int(self.state.count[TRIALS])
+
     def tired(self, patience: int | None) -> bool:
         """Whether so many moves per item, each of all items, have found nothing."""
-        size = self.items.size
-        return patience is not None and self.work - self.since > patience * FASTER * size * size
+        if patience is None:
+            return False
+        if self.settled and self.since == 0:
+            patience = -(-patience // SETTLED)
+        return self.work - self.since > patience * FASTER * self.items.size**2
 
     def run(self, best: float, bound: float, work: int) -> bool:
         """Look for a makespan below `best`, seconds from now; whether one was found."""

@@ -116,7 +116,8 @@ class OasSearch:
         bins = bins_of(walk.lister)
         if bins is None:
             return None
-        return BinAnnealing(walk.lister, bins, incumbent.best.outcome, incumbent.budget.seed)
+        best, seed = incumbent.best.outcome, incumbent.budget.seed
+        return BinAnnealing(walk.lister, bins, best, seed=seed, settled=walk.settled)
 
     def _fill(self, bins: BinAnnealing, walk: Walk) -> None:
         """Some work of the annealing by bins."""
@@ -127,6 +128,7 @@ class OasSearch:
             walk.start_from(*bins.found)
             walk.take("bins")
             walk.flush()
+        incumbent.trials = bins.trials
         incumbent.work += bins.work - before
         self.walked += bins.work - before
 

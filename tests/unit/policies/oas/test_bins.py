@@ -72,7 +72,7 @@ def searched(snapshot: Snapshot, work: int = 3_000_000) -> float:
     bins = bins_of(listed)
     assert bins is not None
     first = listed.planner.decode(range(len(listed.items)), "insert")
-    search, best = BinAnnealing(listed, bins, first.outcome, 1), first.makespan
+    search, best = BinAnnealing(listed, bins, first.outcome, seed=1), first.makespan
     while search.work < work:
         if search.run(best, 0.0, 1000):
             order, homes = search.found
