@@ -193,7 +193,7 @@ class BinAnnealing:
         cluster = self.lister.problem.class_cluster
         home = [-1] * len(order)
         for k, classes in enumerate(self.bins):
-            for n in self.best.order[k, : self.best.count[k]].tolist():
+            for n in self.best.order[k, : self.best.jobs[k]].tolist():
                 home[n] = int(cluster[classes[0]])
         return [int(self.items[n]) for n in order], [home[n] for n in order]
 
@@ -202,12 +202,12 @@ class BinAnnealing:
         n, count = self.items.size, len(self.bins)
         orders = BinOrders(
             order=np.zeros((count, n), dtype=np.int64),
-            count=np.zeros(count, dtype=np.int64),
+            jobs=np.zeros(count, dtype=np.int64),
             yields=np.ones(n, dtype=np.int64),
         )
         of_class = {c: k for k, classes in enumerate(self.bins) for c in classes}
         for n in np.argsort(best.start[self.items], kind="stable").tolist():
             k = of_class[int(best.use_class[best.use_first[self.items[n]]])]
-            orders.order[k, orders.count[k]] = n
-            orders.count[k] += 1
+            orders.order[k, orders.jobs[k]] = n
+            orders.jobs[k] += 1
         return orders

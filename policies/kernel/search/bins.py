@@ -50,7 +50,7 @@ class BinOrders(NamedTuple):
     """The choices."""
 
     order: Ints  # K x N
-    count: Ints  # K, jobs of each bin
+    jobs: Ints  # K, how many each bin has
     yields: Ints  # N
 
 
@@ -85,7 +85,7 @@ Move = tuple[int, int]
 def list_bin(bins: Bins, orders: BinOrders, desk: BinDesk, k: int, most: float) -> float:
     """List the jobs of a bin; their excess, or any value above `most` where it is above that."""
     order, follows, procs = orders.order, desk.follows, bins.procs
-    size, limit = orders.count[k], bins.aim[END]
+    size, limit = orders.jobs[k], bins.aim[END]
     running = 0
     for r in range(bins.first[k], bins.first[k + 1]):
         desk.end[running], desk.held[running] = bins.end[r], bins.held[r]
@@ -162,7 +162,7 @@ def place_of_like(search: BinSearch, state: Annealing, item: int, k: int) -> int
     bins, order = search.bins, search.orders.order
     area, chosen, least = bins.procs[item] * bins.seconds[item, k], 0, inf
     for _ in range(3):
-        x = pick(state.random, search.orders.count[k])
+        x = pick(state.random, search.orders.jobs[k])
         other = order[k, x]
         far = abs(bins.procs[other] * bins.seconds[other, k] - area)
         if far < least:
@@ -174,7 +174,7 @@ def place_of_like(search: BinSearch, state: Annealing, item: int, k: int) -> int
 def propose(search: BinSearch, state: Annealing) -> tuple[bool, Move]:
     """Change one job's place or yielding; half of the time one of a bin with an excess."""
     bins, orders, desk, random = search.bins, search.orders, search.desk, state.random
-    order, count, bin_count = orders.order, orders.count, bins.slots.size
+    order, count, bin_count = orders.order, orders.jobs, bins.slots.size
     here = pick(random, bin_count)
     if draw(random) < 0.5:
         for _ in range(bin_count):
@@ -229,11 +229,11 @@ def undo(search: BinSearch, move: Move) -> None:
     here, there = desk.counters[HERE], desk.counters[THERE]
     if item >= 0:
         orders.yields[item] = 1 - orders.yields[item]
-    orders.count[here] -= change
-    orders.count[there] += change
-    for x in range(orders.count[here]):
+    orders.jobs[here] -= change
+    orders.jobs[there] += change
+    for x in range(orders.jobs[here]):
         orders.order[here, x] = desk.before[0, x]
-    for x in range(orders.count[there] if there != here else 0):
+    for x in range(orders.jobs[there] if there != here else 0):
         orders.order[there, x] = desk.before[1, x]
 
 
@@ -249,9 +249,9 @@ def accept(search: BinSearch, state: Annealing, value: float) -> float:
 def keep(search: BinSearch) -> None:
     """Copy the choices: they are the best so far."""
     orders, best = search.orders, search.best
-    for k in range(orders.count.size):
-        best.count[k] = orders.count[k]
-        for x in range(orders.count[k]):
+    for k in range(orders.jobs.size):
+        best.jobs[k] = orders.jobs[k]
+        for x in range(orders.jobs[k]):
             best.order[k, x] = orders.order[k, x]
     for item in range(orders.yields.size):
         best.yields[item] = orders.yields[item]
