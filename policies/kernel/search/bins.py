@@ -33,7 +33,7 @@ ALL = -1
 
 @record
 class Bins(NamedTuple):
-    """What is placed: N jobs, K bins, in which R jobs run at first."""
+    """The case: N jobs to be placed, K bins, R entries of work that runs at first."""
 
     procs: Ints  # N
     seconds: Floats  # N x K; inf: may not be there
