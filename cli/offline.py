@@ -71,6 +71,8 @@ def _solve(args: argparse.Namespace) -> int:
         from coalloc.model.pictures.plans import counts, headline
 
         note(f"{args.output}: {headline(plan)}; {counts(plan)}; {elapsed:.3g} s")
+    if "exact_search" in plan.stats:
+        note(f"exact search: {plan.stats['exact_search']}")
     if compiled.seconds > FIRST_S:
         note(f"compiled in {compiled.seconds:.0f} s, planned in {elapsed:.3g} s")
     return DONE

@@ -27,7 +27,8 @@ class Incumbent(Generic[S]):
     `origin` is the part of the search that found the best, `work` is in the counts of the search,
     which `Budget.work` limits, and `reported` is the work at the last report. `tried` counts orders
     that were decoded, `trials` moves. The bound is None where none was sought. What is `proved` is
-    optimal; `stopped` is a search that the caller has ended.
+    optimal; `stopped` is a search that the caller has ended; `unproved` says why no exact search is
+    made.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Incumbent(Generic[S]):
         self.work, self.tried, self.trials = 0, 0, 0
         self.reported = -inf
         self.proved = self.stopped = False
+        self.unproved = ""
 
     def offer(self, solution: S, origin: str = "") -> bool:
         """Keep a solution if it is better; whether it is."""

@@ -27,6 +27,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
+from coalloc.policies.warming import CASES, warmed
 
 
 def snapshot_of(case: dict[str, Any]) -> Snapshot:
@@ -65,7 +66,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="cases with this in their key")
     chosen = parser.parse_args(argv)
     cases = [case for case in json.loads(chosen.file.read_text()) if chosen.only in case["key"]]
-    measure({**cases[0], "items": [[1, 1], [2, 2], [3, 3]]}, 1.0, 0)
+    for small in CASES:
+        warmed(small)
     groups = defaultdict(list)
     for case in cases:
         plan, spent = measure(case, chosen.seconds, chosen.seed)

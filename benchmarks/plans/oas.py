@@ -28,6 +28,7 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
+from coalloc.policies.warming import CASES, warmed
 
 POWERS = (1.0, 0.8, 0.6)
 SIZES = ((5, 64, 50, 0.08), (5, 256, 100, 0.08), (10, 1000, 200, 0.10))
@@ -153,7 +154,8 @@ def main(argv: list[str] | None = None) -> None:
     less.add_argument("--no-queues", action="store_true")
     chosen = parser.parse_args(argv)
     began = time.process_time()
-    solve(wide_queue(2, 4, 6, 1), 0.5)
+    for case in CASES:
+        warmed(case)
     print(f"first call (compiling, if nothing is cached): {time.process_time() - began:.1f} s")
     if not chosen.no_queues:
         queues(chosen.seconds, chosen.seeds)

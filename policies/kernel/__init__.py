@@ -27,15 +27,15 @@ by prices on one pool             `pool_insertion`,         `bicriteria`
                                   `pool_reinsertion`
 ================================  ========================  ======================================
 
-Four searches anneal: `annealing`, `serial_annealing`, `list_annealing` and `pool_reinsertion`. Each
+Five searches anneal: `annealing`, `serial_annealing`, `list_annealing`, `pool_reinsertion` and
+`bins` (rigid jobs, whole in one of several bins of equal slots, which it lists itself). Each
 has its moves; `annealing_loop` has the loop with acceptance and cooling, compiled once for each.
 
 All are given one encoding of the queue, `state.Problem`. Another is made from it: `Jobs` and
 `Processors` of `pool`, which are one-dimensional, and which bounds of moldable jobs read where
 clusters differ.
 
-Two searches build no schedules of their own: `packing` (equal nodes) and `shelf_packing` (which
-jobs a shelf of `demt` holds).
+`shelf_packing` builds no schedules: which jobs a shelf of `demt` holds.
 
 Why counts are enough
 ---------------------

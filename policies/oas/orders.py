@@ -45,6 +45,8 @@ def begin(
             "tried": found.tried,
             "trials": found.trials,
         }
+        if found.unproved and not found.proved:
+            stats["exact_search"] = found.unproved
         if both:
             stats["weighted_completion"] = found.best.weighted_completion
         if found.bound is not None:

@@ -17,10 +17,8 @@ from typing import Any
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import Bound
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
-from coalloc.policies.kernel.state import MAKESPAN
+from coalloc.policies.oas.bins import BinAnnealing, bins_of
 from coalloc.policies.oas.exact import ExactSearch, why_not
-from coalloc.policies.oas.fill import CHUNK as FILL_CHUNK
-from coalloc.policies.oas.fill import Filling, applies
 from coalloc.policies.oas.orders import THEN, Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.walk import FIRST_CYCLE, Walk
 
@@ -28,6 +26,8 @@ REPORT_AFTER = 20_000
 """Items placed, at least, between two incumbents of the annealing."""
 EXACT_ITEMS = 40
 """The exact search has proved little that is larger."""
+BINS_CHUNK = 1_000_000
+"""Jobs placed in bins between two looks at the clock, some 30 ms."""
 EXACT_CHUNK = 100_000
 """Work of its first call; each call has three times what all before it had."""
 
@@ -82,65 +82,55 @@ class OasSearch:
         incumbent = self.incumbent
         self.walk = walk = Walk(self.planner, incumbent, self.window, self.threshold)
         walk.begin()
-        self._walk(walk, FIRST_CYCLE)
+        bins = self._bins(walk)
+        if bins is None:
+            self._walk(walk, FIRST_CYCLE)
         if not incumbent.spent and not (incumbent.met and not self.turns):
             find_bound(self.planner, incumbent, "full")
-        exact, filling = self._exact(), self._filling(walk)
+        exact = self._exact()
         while not incumbent.spent:
             if incumbent.met and not self.turns:
                 incumbent.proved = True
                 return
-            tired = walk.tired(self.patience)
+            tired = (walk if bins is None else bins).tired(self.patience)
+            if self.turns and bins is not None and (tired or incumbent.met):
+                bins, tired = None, False
             if exact is not None and (tired or exact.work <= self.walked):
                 if self._prove(exact, tired):
                     return
                 if exact.failed or exact.work >= self.exact_work:
                     exact = None
-            if filling is not None and walk.phase == MAKESPAN:
-                self._fill(filling, walk)
-                if incumbent.met:
-                    filling = None
-                    continue
             if tired and exact is None:
                 return
-            if not tired:
+            if not tired and bins is not None:
+                self._fill(bins, walk)
+            elif not tired:
                 self._walk(walk, None)
         incumbent.proved = incumbent.met and not self.turns
 
-    def _filling(self, walk: Walk) -> Filling | None:
-        """The search for a plan without waste, where it applies."""
+    def _bins(self, walk: Walk) -> BinAnnealing | None:
+        """The annealing by bins, where it applies."""
         incumbent = self.incumbent
         if self.objective == WEIGHTED or incumbent.best is None or incumbent.best.unplaced:
             return None
-        if not applies(walk.lister):
+        bins = bins_of(walk.lister)
+        if bins is None:
             return None
-        filling = Filling(walk.lister, incumbent.budget.seed)
-        filling.bound = 0.0 if incumbent.bound is None else incumbent.bound.value
-        self._know(filling)
-        return filling
+        best, seed = incumbent.best.outcome, incumbent.budget.seed
+        return BinAnnealing(walk.lister, bins, best, seed=seed, settled=walk.settled)
 
-    def _know(self, filling: Filling) -> None:
-        """Take over its bound."""
-        incumbent = self.incumbent
-        parts = {} if incumbent.bound is None else incumbent.bound.parts
-        value = filling.bound
-        incumbent.raise_bound(Bound(value=value, parts={**parts, "filling": value}))
-
-    def _fill(self, filling: Filling, walk: Walk) -> None:
-        """Some work of the search for a plan without waste."""
+    def _fill(self, bins: BinAnnealing, walk: Walk) -> None:
+        """Some work of the annealing by bins."""
         incumbent = self.incumbent
         assert incumbent.best is not None
-        before = filling.work
-        if (
-            filling.run(incumbent.best.makespan, incumbent.chunk(FILL_CHUNK))
-            and filling.order is not None
-        ):
-            walk.start_from(filling.order)
-            if walk.improved:
-                walk.take("filling")
-                walk.flush()
-        incumbent.work += filling.work - before
-        self._know(filling)
+        before, bound = bins.work, 0.0 if incumbent.bound is None else incumbent.bound.value
+        if bins.run(incumbent.best.makespan, bound, incumbent.chunk(BINS_CHUNK)):
+            walk.start_from(*bins.found)
+            walk.take("bins")
+            walk.flush()
+        incumbent.trials = bins.trials
+        incumbent.work += bins.work - before
+        self.walked += bins.work - before
 
     def _walk(self, walk: Walk, share: int | None) -> None:
         """One chunk of annealing, or a share of moves per item; reports what it finds."""
@@ -164,9 +154,13 @@ class OasSearch:
         incumbent = self.incumbent
         if incumbent.best is None or incumbent.best.unplaced or not self.exact_work:
             return None
-        if len(self.planner.items) > min(EXACT_ITEMS, self.window) or not self.planner.items:
+        most = min(EXACT_ITEMS, self.window)
+        if len(self.planner.items) > most:
+            incumbent.unproved = f"none: more than {most} jobs"
             return None
-        if why_not(self.planner) is not None:
+        reason = why_not(self.planner)
+        if reason is not None:
+            incumbent.unproved = f"none: {reason}"
             return None
         seed = incumbent.budget.seed
         return ExactSearch(self.planner, self.objective, incumbent.best, seed=seed)

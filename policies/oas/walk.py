@@ -78,10 +78,11 @@ class Walk:
         if found < inf:
             self.take()
 
-    def start_from(self, order: list[int]) -> None:
+    def start_from(self, order: list[int], homes: list[int]) -> None:
         """Take items by start, all of which block, as the best choices, if they are better."""
         genes = self.lister.genes(order)
         genes.block[:] = 1
+        genes.home[order] = homes
         value = self._measured(genes)
         if value < self.state.value[BEST]:
             self.top = genes

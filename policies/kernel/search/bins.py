@@ -1,0 +1,260 @@
+"""Simulated annealing of rigid jobs on bins, each of equal slots; compiled.
+
+A bin is a cluster, where every job lies whole in one, or all slots, where links do not matter. Each
+bin has its jobs in an order. It is listed at the ends of jobs: what fits starts, and a job that
+does not fit is passed by those behind it where it lets them (*yields*), else it stops them.
+
+What is minimised is the *excess*: slots times seconds that jobs reach beyond a given end. It is 0
+where all end in time, and falls with any room that is saved, while the last end does not change.
+
+Notes
+-----
+A move puts a job elsewhere in its bin, into another bin, or into the place of a job of about its
+area, or changes whether it yields. Only the one or two bins that it changes are listed anew. What
+was left idle before the given end tells early that the excess will pass the limit.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Annotated, NamedTuple
+
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.moves import shift
+from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.xorshift import draw, pick
+
+END, TOLERANCE = 0, 1
+HERE, THERE, LISTED = 0, 1, 2
+ALL = -1
+"""As HERE: every bin has changed."""
+
+
+@record
+class Bins(NamedTuple):
+    """The case: N jobs to be placed, K bins, R entries of work that runs at first."""
+
+    procs: Ints  # N
+    seconds: Floats  # N x K; inf: may not be there
+    slots: Ints  # K
+    now: Ints  # K, free at first
+    first: Ints  # K + 1, range of each bin in the next two
+    end: Floats  # R, falling in each bin
+    held: Ints  # R
+    aim: Floats  # 2: END, by which all should end, s; TOLERANCE
+
+
+@record
+class BinOrders(NamedTuple):
+    """The choices."""
+
+    order: Ints  # K x N
+    jobs: Ints  # K, how many each bin has
+    yields: Ints  # N
+
+
+@record
+class BinDesk(NamedTuple):
+    """Working memory; `start` and `excess` are of what was listed last, `known` of what stays."""
+
+    start: Annotated[Floats, "N"]
+    end: Annotated[Floats, "R"]
+    held: Annotated[Ints, "R"]
+    follows: Annotated[Ints, "N"]
+    before: Annotated[Ints, 2, "N"]  # orders of the bins HERE and THERE before the move
+    excess: Annotated[Floats, "K"]
+    known: Annotated[Floats, "K"]
+    counters: Annotated[Ints, 3]  # HERE, THERE; LISTED, jobs that were placed so far
+
+
+class BinSearch(NamedTuple):
+    """Records that the moves change, and the listing reads and writes."""
+
+    bins: Bins
+    orders: BinOrders
+    best: BinOrders
+    desk: BinDesk
+
+
+Move = tuple[int, int]
+"""The job whose yielding changed, -1 for none; and how the count of the bin HERE did."""
+
+
+@helper()
+def list_bin(bins: Bins, orders: BinOrders, desk: BinDesk, k: int, most: float) -> float:
+    """List the jobs of a bin; their excess, or any value above `most` where it is above that."""
+    order, follows, procs = orders.order, desk.follows, bins.procs
+    size, limit = orders.jobs[k], bins.aim[END]
+    running = 0
+    for r in range(bins.first[k], bins.first[k + 1]):
+        desk.end[running], desk.held[running] = bins.end[r], bins.held[r]
+        running += 1
+    free, left, head, t, excess = bins.now[k], size, 0, 0.0, 0.0
+    least = -bins.slots[k] * limit  # of the excess, by area and what was idle
+    for r in range(running):
+        least += desk.held[r] * min(desk.end[r], limit)
+    for x in range(size):
+        follows[x] = x + 1
+        least += procs[order[k, x]] * bins.seconds[order[k, x], k]
+    while True:
+        before, x = -1, head
+        while x < size and free > 0:
+            item, after = order[k, x], follows[x]
+            if procs[item] <= free:
+                end = t + bins.seconds[item, k]
+                place = running
+                while place > 0 and desk.end[place - 1] < end:
+                    desk.end[place] = desk.end[place - 1]
+                    desk.held[place] = desk.held[place - 1]
+                    place -= 1
+                desk.end[place], desk.held[place] = end, procs[item]
+                desk.start[item] = t
+                running += 1
+                free -= procs[item]
+                left -= 1
+                if end > limit + bins.aim[TOLERANCE]:
+                    excess += procs[item] * (end - limit)
+                if before < 0:
+                    head = after
+                else:
+                    follows[before] = after
+            elif orders.yields[item] == 0:
+                break
+            else:
+                before = x
+            x = after
+        if left == 0 or excess > most or running == 0:
+            break
+        upcoming = desk.end[running - 1]
+        least += free * (min(upcoming, limit) - min(t, limit))
+        if least > most:
+            excess = least
+            break
+        t = upcoming
+        while running > 0 and desk.end[running - 1] <= t:
+            running -= 1
+            free += desk.held[running]
+    desk.counters[LISTED] += size - left
+    return inf if left > 0 and running == 0 else excess
+
+
+@helper(inline=True)
+def evaluate(search: BinSearch, state: Annealing) -> float:
+    """List what has changed; the excess of all bins."""
+    desk, here, there = search.desk, search.desk.counters[HERE], search.desk.counters[THERE]
+    total = 0.0
+    for k in range(search.bins.slots.size):
+        desk.excess[k] = desk.known[k]
+        if here != ALL and k not in (here, there):
+            total += desk.known[k]
+    for k in range(search.bins.slots.size):
+        if (here == ALL or k in (here, there)) and total <= state.value[LIMIT]:
+            most = state.value[LIMIT] - total
+            desk.excess[k] = list_bin(search.bins, search.orders, desk, k, most)
+            total += desk.excess[k]
+    return total
+
+
+@helper(inline=True)
+def place_of_like(search: BinSearch, state: Annealing, item: int, k: int) -> int:
+    """Place in a bin of the job whose area is the most like an item's, of three."""
+    bins, order = search.bins, search.orders.order
+    area, chosen, least = bins.procs[item] * bins.seconds[item, k], 0, inf
+    for _ in range(3):
+        x = pick(state.random, search.orders.jobs[k])
+        other = order[k, x]
+        far = abs(bins.procs[other] * bins.seconds[other, k] - area)
+        if far < least:
+            chosen, least = x, far
+    return chosen
+
+
+@helper(inline=True)
+def propose(search: BinSearch, state: Annealing) -> tuple[bool, Move]:
+    """Change one job's place or yielding; half of the time one of a bin with an excess."""
+    bins, orders, desk, random = search.bins, search.orders, search.desk, state.random
+    order, count, bin_count = orders.order, orders.jobs, bins.slots.size
+    here = pick(random, bin_count)
+    if draw(random) < 0.5:
+        for _ in range(bin_count):
+            if desk.known[here] <= 0.0:
+                here = (here + 1) % bin_count
+    there, kind, size = here, draw(random), count[here]
+    if size == 0:
+        return False, (-1, 0)
+    x = pick(random, size)
+    item = order[here, x]
+    if bin_count > 1 and 0.08 <= kind < 0.5:
+        there = (here + 1 + pick(random, bin_count - 1)) % bin_count
+        if bins.seconds[item, there] == inf:
+            return False, (-1, 0)
+    desk.counters[HERE], desk.counters[THERE] = here, there
+    for y in range(size):
+        desk.before[0, y] = order[here, y]
+    if kind < 0.08:
+        orders.yields[item] = 1 - orders.yields[item]
+        return True, (item, 0)
+    if there == here:
+        if size == 1:
+            return False, (-1, 0)
+        y = (x + 1 + pick(random, size - 1)) % size
+        if draw(random) < 0.5:
+            order[here, x], order[here, y] = order[here, y], item
+        else:
+            shift(order[here], x, y)
+        return True, (-1, 0)
+    for y in range(count[there]):
+        desk.before[1, y] = order[there, y]
+    if draw(random) < 0.3 or count[there] == 0:
+        shift(order[here], x, size - 1)
+        order[there, count[there]] = item
+        shift(order[there], count[there], pick(random, count[there] + 1))
+        count[here] -= 1
+        count[there] += 1
+        return True, (-1, -1)
+    y = place_of_like(search, state, item, there)
+    other = order[there, y]
+    if bins.seconds[other, here] == inf:
+        return False, (-1, 0)
+    order[here, x], order[there, y] = other, item
+    return True, (-1, 0)
+
+
+@helper(inline=True)
+def undo(search: BinSearch, move: Move) -> None:
+    """Take back what `propose` did."""
+    item, change = move
+    orders, desk = search.orders, search.desk
+    here, there = desk.counters[HERE], desk.counters[THERE]
+    if item >= 0:
+        orders.yields[item] = 1 - orders.yields[item]
+    orders.jobs[here] -= change
+    orders.jobs[there] += change
+    for x in range(orders.jobs[here]):
+        orders.order[here, x] = desk.before[0, x]
+    for x in range(orders.jobs[there] if there != here else 0):
+        orders.order[there, x] = desk.before[1, x]
+
+
+@helper(inline=True)
+def accept(search: BinSearch, state: Annealing, value: float) -> float:
+    """Remember the excess of each bin."""
+    for k in range(search.bins.slots.size):
+        search.desk.known[k] = search.desk.excess[k]
+    return value
+
+
+@helper(inline=True)
+def keep(search: BinSearch) -> None:
+    """Copy the choices: they are the best so far."""
+    orders, best = search.orders, search.best
+    for k in range(orders.jobs.size):
+        best.jobs[k] = orders.jobs[k]
+        for x in range(orders.jobs[k]):
+            best.order[k, x] = orders.order[k, x]
+    for item in range(orders.yields.size):
+        best.yields[item] = orders.yields[item]
+
+
+anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)

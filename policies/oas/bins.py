@@ -1,0 +1,213 @@
+"""Searches for better plans of rigid jobs that each lie in one *bin*: see `kernel.search.bins`.
+
+Bins are the clusters where no job can be split, or all slots where links do not matter. All nodes
+of a bin are alike, jobs may start at once, and what is there only ends.
+
+Notes
+-----
+It looks for a plan that ends one step before the best one, step by step down to the bound. A cycle
+goes from warm to cold, is longer than the one before, and begins where that has ended. The first
+temperatures take turns: few wide jobs need warmer ones than many small ones.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from coalloc.policies.bounds.measure import measure_of
+from coalloc.policies.kernel.annealing_loop import (
+    BEST,
+    CURRENT,
+    LIMIT,
+    TRIALS,
+    make_annealing,
+    warm_up,
+)
+from coalloc.policies.kernel.record import room_for
+from coalloc.policies.kernel.search.bins import (
+    ALL,
+    HERE,
+    LISTED,
+    BinDesk,
+    BinOrders,
+    Bins,
+    BinSearch,
+    anneal,
+)
+from coalloc.policies.kernel.search.lister import Lister
+from coalloc.policies.kernel.state import SHORTEST, Outcome
+from coalloc.policies.oas.walk import SETTLED
+
+MOVES = 2_000
+"""Between two looks at the clock."""
+FIRST_CYCLE, LONGER = 20_000, 1.5
+"""Moves of the first cycle, and how much longer each one is."""
+WARM, COLD = (0.001, 0.003, 0.001, 0.01), 0.0001
+"""First temperatures of the cycles in turn, and the last, by all slots times the best end."""
+STEPS = 16
+"""Where times have no common measure: steps from the best value to the bound; twice as many after
+each cycle that found nothing."""
+FASTER = 10
+"""Moves of a search by bins for one of the other annealing."""
+
+
+def bins_of(lister: Lister) -> list[list[int]] | None:
+    """The classes of each bin; None where more matters than the number of slots in each."""
+    problem, rows, items = lister.problem, lister.rows, lister.items
+    if items.size < max(problem.item_group.size, 2) or problem.closed.size:
+        return None
+    if rows.dips.any() or problem.item_apart[items].any():
+        return None
+    if (problem.need != 1).any() or (np.diff(problem.mode_first) != 1).any():
+        return None
+    if (rows.ready[items] > rows.time[0]).any() or rows.missing[items].any():
+        return None
+    links, cluster = problem.link_gbps, problem.class_cluster
+    bins = [np.flatnonzero(cluster == k).tolist() for k in range(links.size)]
+    splits = problem.item_splits[items]
+    free = splits & (problem.item_gbps[items] <= 0.0)
+    if free.all():
+        bins = [list(range(cluster.size))]
+    elif free.any() or (splits.any() and links.any()):
+        return None
+    powers = [set(problem.class_power[classes].tolist()) for classes in bins]
+    everything = problem.class_power.size
+    if any(len(power) > 1 for power in powers) or (problem.group_size < everything).any():
+        return None
+    return [classes for classes in bins if classes]
+
+
+class BinAnnealing:
+    """The search of one lister; `work` counts jobs placed, `trials` moves.
+
+    A settled one begins with the plan of the round before, and is less patient until it finds one.
+    `order` and `homes` have the items by start, and the cluster of each, of what was found last.
+    """
+
+    def __init__(
+        self,
+        lister: Lister,
+        bins: list[list[int]],
+        best: Outcome,
+        *,
+        seed: int,
+        settled: bool = False,
+    ) -> None:
+        problem, rows = lister.problem, lister.rows
+        self.lister, self.bins, self.settled = lister, bins, settled
+        self.items = items = lister.items
+        self.measure, self.now = measure_of(lister.planner), float(rows.time[0])
+        mode = problem.mode_first[items]
+        power = np.array([problem.class_power[classes[0]] for classes in bins])
+        seconds = problem.mode_scaled[mode][:, None] / power + problem.mode_fixed[mode][:, None]
+        seconds = np.minimum(seconds, problem.item_limit[items][:, None])
+        free = np.stack([rows.free[:, classes].sum(axis=1) for classes in bins], axis=1)
+        procs, slots = problem.mode_procs[mode], free[-1]
+        seconds = np.where(procs[:, None] <= slots, np.maximum(seconds, SHORTEST), inf)
+        ends, held = (rows.time[1:] - self.now)[::-1], np.diff(free, axis=0)[::-1]
+        there = [np.flatnonzero(held[:, k]) for k in range(len(bins))]
+        n = items.size
+        self.case = Bins(
+            procs=procs,
+            seconds=seconds,
+            slots=slots,
+            now=free[0].copy(),
+            first=np.cumsum([0, *(steps.size for steps in there)]),
+            end=np.concatenate([ends[steps] for steps in there]),
+            held=np.concatenate([held[steps, k] for k, steps in enumerate(there)]),
+            aim=np.zeros(2),
+        )
+        self.orders = self._as_in(best)
+        self.best = BinOrders._make(entry.copy() for entry in self.orders)
+        self.desk = room_for(BinDesk, N=n, K=len(bins), R=n + ends.size)
+        self.state = make_annealing(seed)
+        self.left, self.cycle, self.length = 0, 0, FIRST_CYCLE
+        self.failed = self.since = 0
+
+    @property
+    def work(self) -> int:
+        """Jobs placed so far."""
+        return int(self.desk.counters[LISTED])
+
+    @property
+    def trials(self) -> int:
+        """Moves so far."""
+        return int(self.state.count[TRIALS])
+
+    def tired(self, patience: int | None) -> bool:
+        """Whether so many moves per item, each of all items, have found nothing."""
+        if patience is None:
+            return False
+        if self.settled and self.since == 0:
+            patience = -(-patience // SETTLED)
+        return self.work - self.since > patience * FASTER * self.items.size**2
+
+    def run(self, best: float, bound: float, work: int) -> bool:
+        """Look for a makespan below `best`, seconds from now; whether one was found."""
+        search = BinSearch(self.case, self.orders, self.best, self.desk)
+        if self.left <= 0:
+            self._begin(best)
+            self.case.aim[0] = inf
+        if self.case.aim[0] >= best:
+            self._aim(search, best, bound)
+        until = self.work + work
+        while self.work < until and self.left > 0 and self.state.value[BEST] > 0.0:
+            moves = max(min(MOVES, self.left, (until - self.work) // self.items.size), 1)
+            anneal(search, self.state, moves, False)
+            self.left -= moves
+        if self.state.value[BEST] > 0.0:
+            return False
+        self._list(search._replace(orders=self.best))
+        self.since, self.failed = self.work, 0
+        return True
+
+    def _begin(self, best: float) -> None:
+        """Go to the first temperature of a cycle."""
+        self.left = self.length
+        self.length = int(self.length * LONGER)
+        warm, scale = WARM[self.cycle % len(WARM)], float(self.case.slots.sum()) * best
+        warm_up(self.state, warm, COLD, scale, self.left)
+        self.cycle += 1
+        self.failed += 1
+
+    def _aim(self, search: BinSearch, best: float, bound: float) -> None:
+        """Choose an end, and go on from there."""
+        step = self.measure or max((best - bound) / STEPS * 0.5**self.failed, 1e-6 * best)
+        end = max(best - step, min(bound, best))
+        self.case.aim[:] = end, 1e-9 * end
+        self.state.value[BEST] = inf
+        self.state.value[CURRENT] = self._list(search)
+
+    def _list(self, search: BinSearch) -> float:
+        """List all bins by the choices of a search."""
+        self.state.value[LIMIT] = inf
+        self.desk.counters[HERE] = ALL
+        return anneal(search, self.state, 0, True)
+
+    @property
+    def found(self) -> tuple[list[int], list[int]]:
+        """Items by start, and the cluster of each, of what was listed last."""
+        order = np.argsort(self.desk.start, kind="stable").tolist()
+        cluster = self.lister.problem.class_cluster
+        home = [-1] * len(order)
+        for k, classes in enumerate(self.bins):
+            for n in self.best.order[k, : self.best.jobs[k]].tolist():
+                home[n] = int(cluster[classes[0]])
+        return [int(self.items[n]) for n in order], [home[n] for n in order]
+
+    def _as_in(self, best: Outcome) -> BinOrders:
+        """Orders by the starts of a plan."""
+        n, count = self.items.size, len(self.bins)
+        orders = BinOrders(
+            order=np.zeros((count, n), dtype=np.int64),
+            jobs=np.zeros(count, dtype=np.int64),
+            yields=np.ones(n, dtype=np.int64),
+        )
+        of_class = {c: k for k, classes in enumerate(self.bins) for c in classes}
+        for n in np.argsort(best.start[self.items], kind="stable").tolist():
+            k = of_class[int(best.use_class[best.use_first[self.items[n]]])]
+            orders.order[k, orders.jobs[k]] = n
+            orders.jobs[k] += 1
+        return orders

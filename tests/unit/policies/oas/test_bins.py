@@ -1,0 +1,147 @@
+"""The annealing by bins: its plans can be listed, and it finds what the exact search does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search.lister import Lister
+from coalloc.policies.kernel.search.listing_state import MADE
+from coalloc.policies.kernel.state import MAKESPAN
+from coalloc.policies.oas.bins import BinAnnealing, bins_of
+from coalloc.policies.oas.exact import ExactSearch
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+from tests.seeds import seeds
+from tests.support.strip_packing import perfect_instances, read_instance
+from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
+
+
+def lister(snapshot: Snapshot, **given: Any) -> Lister:
+    planner = Planner(snapshot, read_options(given, lookup("oas").options))
+    booked = planner.decode([], "insert")
+    return Lister(planner, range(len(planner.items)), booked)
+
+
+def even(seed: int) -> Snapshot:
+    """Six or seven jobs on equal nodes, some of them busy; every second time whole seconds."""
+    rng = random.Random(seed)
+    nodes = rng.randint(3, 9)
+
+    def seconds(low: float, high: float) -> float:
+        value = rng.uniform(low, high)
+        return float(round(value)) if seed % 2 else value
+
+    queue = [
+        rigid(n, rng.randint(1, nodes), seconds(1, 12), sigma=rng.choice([1.0, 0.6]))
+        for n in range(rng.randint(6, 7))
+    ]
+    busy = rng.randint(0, nodes - 1)
+    running = [
+        {"id": f"r{n}", "nodes": {f"a{n + 1}": 1}, "start": -1.0, "end": 60.0 + seconds(0, 9)}
+        for n in range(busy)
+    ]
+    return case([cluster("a", nodes)], queue, running)
+
+
+def strips(seed: int) -> Snapshot:
+    """Seven jobs that lie whole in one of two or three clusters of unequal width and power."""
+    rng = random.Random(seed)
+    widths = rng.sample(range(4, 10), rng.randint(2, 3))
+    clusters = [
+        cluster(name, width, link=0.0, power=rng.choice([1.0, 0.5]))
+        for name, width in zip("abc", widths, strict=False)
+    ]
+    queue = [
+        rigid(n, rng.randint(1, max(widths)), float(rng.randint(1, 12)), proc_gbps=1.0)
+        for n in range(7)
+    ]
+    return case(clusters, queue)
+
+
+def searched(snapshot: Snapshot, work: int = 3_000_000) -> float:
+    """The best makespan that the search alone finds from a plan without skill."""
+    listed = lister(snapshot)
+    bins = bins_of(listed)
+    assert bins is not None
+    first = listed.planner.decode(range(len(listed.items)), "insert")
+    search, best = BinAnnealing(listed, bins, first.outcome, seed=1), first.makespan
+    while search.work < work:
+        if search.run(best, 0.0, 1000):
+            order, homes = search.found
+            genes = listed.genes(order)
+            genes.block[:] = 1
+            genes.home[order] = homes
+            assert listed.evaluate(genes, MAKESPAN) < float("inf")
+            found = float(listed.desk.measure[MADE])
+            assert found < best
+            best = found
+    return best
+
+
+@pytest.mark.parametrize("build", [even, strips])
+@pytest.mark.parametrize("seed", seeds(30))
+def test_finds_what_the_exact_search_does(build: Callable[[int], Snapshot], seed: int) -> None:
+    snapshot = build(seed)
+    exact = ExactSearch(lister(snapshot).planner, "makespan", None)
+    assert exact.run(5_000_000)
+    best = searched(snapshot)
+    whole = build is strips or seed % 2 == 1
+    assert exact.value * (1 - 1e-9) <= best <= exact.value * (1 + (1e-9 if whole else 0.002))
+
+
+def test_perfect_packings_and_the_same_again(shared: Path) -> None:
+    policy = lookup("oas")
+    options = read_options({}, policy.options)
+    seen = 0
+    for path, height in perfect_instances(shared / "data" / "strip_packing"):
+        snapshot = read_instance(path)
+        if len(snapshot.queue) <= 20:
+            budget = Budget(seed=3, work=4_000_000)
+            plan, again = (policy.solve(snapshot, options, budget) for _ in range(2))
+            assert plan.objective.value <= height * 1.06, path
+            assert (plan.placements, plan.stats) == (again.placements, again.stats)
+            seen += 1
+    assert seen > 4
+
+
+def test_says_why_nothing_is_searched_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coalloc.policies.oas.exact.cp_model", lambda: None)
+    policy = lookup("oas")
+    plan = policy.solve(strips(2), read_options({}, policy.options), Budget(work=20_000))
+    assert plan.stats["exact_search"] == "none: ortools is not installed"
+
+
+@pytest.mark.parametrize(
+    ("clusters", "extra", "options", "expected"),
+    [
+        ([cluster("a", 4)], {}, {}, [[0]]),
+        # jobs that load no link may be split as they like
+        ([cluster("a", 4, link=1.0), cluster("b", 4, link=1.0)], {}, {}, [[0, 1]]),
+        ([cluster("a", 4, link=1.0), cluster("b", 4, link=1.0)], {"proc_gbps": 0.1}, {}, None),
+        ([cluster("a", 4), cluster("b", 4)], {}, {"coallocation": "forbidden"}, [[0], [1]]),
+        ([cluster("a", 4), cluster("b", 4, power=0.5)], {}, {}, None),
+        ([cluster("a", 4)], {"earliest": 5.0}, {}, None),
+        ([cluster("a", 4)], {"after": ["x"]}, {}, None),
+        ([cluster("a", 4, memory_mb=100, slots=2)], {"memory_mb_per_proc": 80}, {}, None),
+    ],
+)
+def test_applies_where_only_slots_count(
+    clusters: list[dict[str, Any]], extra: dict[str, Any], options: dict[str, Any], expected: Any
+) -> None:
+    snapshot = case(clusters, [rigid("x", 2, 5), rigid("y", 2, 5, **extra)])
+    found = bins_of(lister(snapshot, **options))
+    assert (found and sorted(found)) == expected
+
+
+def test_does_not_apply_beside_a_reservation() -> None:
+    hold = {"id": "h", "nodes": ["a1"], "start": 20.0, "end": 30.0}
+    snapshot = case([cluster("a", 4)], [rigid("x", 2, 5), rigid("y", 2, 5)], reservations=[hold])
+    assert bins_of(lister(snapshot)) is None
