@@ -28,7 +28,7 @@ from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.instance.graph import Graph, graph_of
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.search.earliest_finish import map_items
-from coalloc.policies.kernel.search.serial_state import Choices
+from coalloc.policies.kernel.search.serial_state import Choices, SerialState
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.workflow.arrays import (
     begun_of,
@@ -232,17 +232,8 @@ class Mapper:
             wide_row=self.wide_row if wide_row is None else wide_row,
             wide_want=self.wide_want if wide_want is None else wide_want,
         )
-        self._work += map_items(
-            self.problem,
-            self.site,
-            self.items,
-            self.desk,
-            self.out,
-            order,
-            choices,
-            insertion,
-            self.least_loaded,
-        )
+        state = SerialState(self.problem, self.site, self.items, self.desk, self.out)
+        self._work += map_items(state, order, choices, insertion, self.least_loaded)
         ends = self.out.end[order]
         return float(ends[ends < inf].max(initial=self.site.time[0, 0]))
 

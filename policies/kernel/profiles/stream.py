@@ -39,7 +39,7 @@ from coalloc.policies.kernel.profiles.stream_state import (
     forget,
     leave,
     line_up,
-    pop,
+    pop_end,
 )
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
@@ -231,7 +231,8 @@ def end_jobs(
     first = count[ENDED]
     while count[RUNNING] > 0 and stream.heap_time[0] <= limit:
         t = max(t, stream.heap_time[0])
-        stream.heap_job[jobs + count[ENDED] - first] = pop(stream)
+        job = pop_end(stream.heap_time, stream.heap_job, count, RUNNING)
+        stream.heap_job[jobs + count[ENDED] - first] = job
         count[ENDED] += 1
     ended, early = count[ENDED] - first, 0
     for x in range(ended):
