@@ -22,7 +22,7 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.profiles.lookahead import free_gbps, may_fit, survey
+from coalloc.policies.kernel.profiles.lookahead import look_ahead, promising, survey
 from coalloc.policies.kernel.profiles.profile import locate, reset
 from coalloc.policies.kernel.profiles.seek import hold, seek
 from coalloc.policies.kernel.profiles.stream_state import (
@@ -48,7 +48,6 @@ from coalloc.policies.kernel.state import (
     STAMP,
     STRICT,
     Base,
-    Outcome,
     Problem,
     Profile,
     ProfileState,
@@ -74,20 +73,6 @@ def start_strictly(state: ProfileState, stream: Stream, t: float) -> None:
 
 
 @helper()
-def rows_at(profile: Profile, out: Outcome, head: int, t: float) -> tuple[int, int, int, float]:
-    """The row at t and its whole free slots, that of the head's start, and that start, s.
-
-    The last two are -1 and inf where there is no head.
-    """
-    place, i = locate(profile, t)
-    row, total = profile.row[profile.block[place], i], profile.total[profile.block[place], i]
-    if head < 0:
-        return row, total, -1, inf
-    a, b = locate(profile, out.start[head])
-    return row, total, profile.row[profile.block[a], b], out.start[head]
-
-
-@helper()
 def book_head(state: ProfileState, item: int, t: float) -> int:
     """Book the first job of the queue, if it has to wait: the head; else -1."""
     found = seek(state, item, t, False)
@@ -105,15 +90,14 @@ def start_fitting(
 
     `head` has its booking already, where it was chosen by another order; else below 0.
     """
-    problem, profile, scratch, out = state.problem, state.profile, state.scratch, state.out
+    problem, scratch, out = state.problem, state.scratch, state.out
     count = stream.counts
     if easy and head < 0 and new > count[FIRST]:
         head = book_head(state, queue[count[FIRST]], t)
         if head < 0:
             new = count[FIRST]
     scratch.counters[STAMP] += 1
-    row, head_row, head_start, total, spare = 0, -1, inf, 0, 0.0
-    fresh = False
+    row, steps, spare, fresh = 0, 0, 0.0, False
     kept = new
     for pos in range(new, count[LAST]):
         item = queue[pos]
@@ -122,13 +106,12 @@ def start_fitting(
         placed = False
         if not fresh:
             fresh = True
-            row, total, head_row, head_start = rows_at(profile, out, head, t)
-            spare = free_gbps(problem, profile, row)
-        if problem.mode_procs[item] <= total and item != head:
+            row, steps, spare = look_ahead(state, t)
+        if problem.mode_procs[item] <= scratch.stair[0, 0] and item != head:
             group = problem.item_group[item]
             if scratch.stamp[group] != scratch.counters[STAMP]:
-                survey(state, group, row, head_row, t)
-            if may_fit(problem, scratch, item, t, head_start, spare):
+                survey(state, group, row, t)
+            if promising(problem, scratch, item, t, steps, spare):
                 found = seek(state, item, t, True)
                 if found.end < inf:
                     hold(state, item, found)
