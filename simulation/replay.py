@@ -13,7 +13,7 @@ from coalloc.adapters.formats.platforms import Platform
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Reason
 from coalloc.model.values import replace
-from coalloc.policies.array_types import firsts
+from coalloc.policies.array_types import entries, firsts
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
@@ -164,7 +164,7 @@ def _slots(
     order = ran[np.argsort(start[ran], kind="stable")]
     until = np.where(np.isnan(end), inf, end)
     slots = np.concatenate([*classes, np.zeros(0, np.int64)]).astype(np.int64)
-    sizes = use_slots[_entries(use_first[order], use_count[order])]
+    sizes = use_slots[entries(use_first[order], use_count[order])]
     asks = np.stack((use_first, use_count), axis=1)
     span, room = np.zeros((jobs, 2), np.int64), int(sizes.sum())
     number, units, procs = (np.zeros(room, np.int64) for _ in range(3))
@@ -195,10 +195,3 @@ def _slots(
         "low": low[by_job],
         "high": high[by_job],
     }
-
-
-def _entries(first: Ints, count: Ints) -> Ints:
-    """Numbers of the entries of lists, from where each begins on."""
-    return np.arange(int(count.sum()), dtype=np.int64) + np.repeat(
-        first - np.cumsum(count) + count, count
-    )

@@ -223,6 +223,14 @@ def _floats(values: Sequence[Any]) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
+def held(problem: Problem, free: Any) -> Ints:
+    """Processes that free units of classes can hold, group of items x cluster."""
+    classes = np.where(problem.need > 0, free // np.maximum(problem.need, 1), 0)
+    fits = np.zeros((len(classes), problem.link_gbps.size), np.int64)
+    np.add.at(fits.T, problem.class_cluster, classes.T)
+    return fits
+
+
 def any_mode(items: int) -> Ints:
     """Leave the mode of each item to the decoder; 0 and more fix it."""
     return np.full(items, -1, dtype=np.int64)
