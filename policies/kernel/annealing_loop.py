@@ -15,7 +15,7 @@ temperature and the draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from math import inf, log
 from typing import Any, NamedTuple
 
@@ -132,19 +132,5 @@ def anneal(search: Any, state: Annealing, trials: int, first: bool) -> float:
     return value
 
 
-Loop = Callable[[Any, Annealing, int, bool], float]
-
-
-def annealer(
-    module: str,
-    *,
-    propose: Callable[..., Any],
-    evaluate: Callable[..., float],
-    accept: Callable[..., float],
-    keep: Callable[..., None],
-    undo: Callable[..., None],
-) -> Loop:
-    """Compile the loop for the search of a module."""
-    return specialized(
-        anneal, module, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo
-    )
+annealer = partial(specialized, anneal)
+"""Compiles the loop for the search of a module, with its five functions."""
