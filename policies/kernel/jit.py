@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from types import FunctionType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 from warnings import warn
 from zlib import crc32
 
@@ -41,14 +41,6 @@ FLAGS: dict[str, Any] = {
     "no_rewrites": True,
     "_nrt": False,
 }
-
-
-class _Loader(Protocol):
-    """Loader of a module, of its source, byte code or archive."""
-
-    def get_code(self, name: str) -> Any: ...
-
-    def get_data(self, path: str) -> bytes: ...
 
 
 def kernel(function: Function) -> Function:
@@ -130,14 +122,15 @@ def _exists(name: str) -> bool:
 def _content(module: str) -> bytes:
     """The source of a module, or its byte code where there is no more."""
     loader, origin = _loader(module)
-    return loader.get_data(origin)
+    return cast(bytes, loader.get_data(origin))
 
 
-def _loader(module: str) -> tuple[_Loader, str]:
+def _loader(module: str) -> tuple[Any, str]:
+    """Loader of a module, of its source, byte code or archive, and where that is."""
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(module)
-    return cast(_Loader, spec.loader), spec.origin
+    return spec.loader, spec.origin
 
 
 @cache  # once: what numba does to the filters of warnings would have it shown again
