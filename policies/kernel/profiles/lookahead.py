@@ -18,7 +18,6 @@ from coalloc.policies.kernel.state import (
     STEPS,
     TOL,
     Problem,
-    Profile,
     ProfileState,
     Scratch,
 )
@@ -115,18 +114,12 @@ def look_ahead(state: ProfileState, t: float) -> tuple[int, int, float]:
             times[steps] = profile.time[block, i]
             steps += 1
     measure_sizes(scratch, steps)
-    return row, steps, free_gbps(problem, profile, row)
-
-
-@helper()
-def free_gbps(problem: Problem, profile: Profile, row: int) -> float:
-    """The free capacity of all links in a row, Gbit/s."""
     spare = 0.0
     for k in range(problem.link_gbps.size):
         left = FULL + ROUNDING - profile.load[row, k]
         if left > 0:
             spare += problem.link_gbps[k] * (left / FULL)
-    return spare
+    return row, steps, spare
 
 
 @helper()
