@@ -15,12 +15,7 @@ from coalloc.policies.kernel.loads import (
     onto_classes,
     soonest,
 )
-from coalloc.policies.kernel.search.listing_state import (
-    HELD,
-    LENGTH,
-    LOADS,
-    ListingState,
-)
+from coalloc.policies.kernel.search.listing_state import HELD, LENGTH, LOADS, ListingState
 from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Problem
 
 
