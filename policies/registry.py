@@ -18,7 +18,6 @@ from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.allocation.options import MbpcOptions
 from coalloc.policies.auto.options import AutoOptions
 from coalloc.policies.base import Budget, OnIncumbent, Policy, SolveFunction
 from coalloc.policies.counted.needs import needs_counting
@@ -149,14 +148,19 @@ PUBLISHED: tuple[Policy, ...] = (
         published.SlotsOptions,
         "order and allocation in time slots: the published model, repaired",
     ),
-    _row("mbpc", _MBPC, MbpcOptions, "jobs that fit now, placed together for the least run times"),
+    _row(
+        "mbpc",
+        _MBPC,
+        published.MbpcOptions,
+        "jobs that fit now, placed together for the least run times",
+    ),
     _row(
         "mbpc-published",
         "coalloc.policies.published.mbpc_published",
         published.PublishedOptions,
         "the same by the paper's own model, a variable per job and node",
     ),
-    _row("pas", _MBPC, MbpcOptions, "package allocation: what fits now, placed by mbpc"),
+    _row("pas", _MBPC, published.MbpcOptions, "package allocation: what fits now, placed by mbpc"),
     _row(
         "cbs",
         "coalloc.policies.published.cbs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from coalloc.core.base.effects import Solve
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.values import replace
+from coalloc.policies.array_types import entries, firsts
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
@@ -168,25 +170,41 @@ def _slots(
     use_slots: Ints,
     classes: list[Ints],
 ) -> dict[str, Any]:
-    """Number the slots of every job: ranges, as `Trace` has them."""
-    from coalloc.policies.kernel.instance.slots import number_slots
+    """Number the slots of every job, the lowest that are free: ranges, as `Trace` has them."""
+    from coalloc.policies.kernel.instance.node_choice import Bookings, NodeUses, Uses, lay
 
-    jobs = len(start)
-    ran = np.flatnonzero(~np.isnan(start))
-    events = np.concatenate((ran, ran + jobs))
-    times = np.concatenate((start[ran], end[ran]))
-    # At one time ends come first; ends have the larger numbers.
-    order = events[np.lexsort((events < jobs, times))]
-    sizes = np.array([len(slots) for slots in classes], np.int64)
-    slot_first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    jobs, ran = len(start), np.flatnonzero(~np.isnan(start))
+    order = ran[np.argsort(start[ran], kind="stable")]
+    until = np.where(np.isnan(end), inf, end)
     slots = np.concatenate([*classes, np.zeros(0, np.int64)]).astype(np.int64)
-    first, count, low, high, _, fault = number_slots(
-        order, use_first, use_count, use_class, use_slots, slot_first, slots, jobs
+    sizes = use_slots[entries(use_first[order], use_count[order])]
+    asks = np.stack((use_first, use_count), axis=1)
+    span, room = np.zeros((jobs, 2), np.int64), int(sizes.sum())
+    number, units, procs = (np.zeros(room, np.int64) for _ in range(3))
+    lay(
+        order,
+        Uses(asks, use_class, use_slots, np.ones_like(use_slots)),
+        Bookings(start, until, np.zeros((0, 2), np.int64), np.argsort(until, kind="stable")),
+        firsts([len(mine) for mine in classes]),
+        np.ones_like(slots),
+        np.zeros(2, np.int64),
+        np.zeros(4, np.int64),
+        NodeUses(span, number, units, procs),
     )
-    if fault >= 0:
-        raise AssertionError(f"more slots in use than exist when job number {fault} starts")
-    # From the order of starts to the order of jobs.
-    ends = np.cumsum(count)
-    pieces = np.arange(int(count.sum()), dtype=np.int64) + np.repeat(first - ends + count, count)
-    bounds = np.concatenate(([0], ends)).astype(np.int64)
-    return {"first": bounds, "low": low[pieces], "high": high[pieces]}
+    given = span[order, 1] - span[order, 0]
+    asked = np.bincount(np.repeat(np.arange(order.size), use_count[order]), sizes, order.size)
+    if (given < asked).any():
+        job = order[given < asked][0]
+        raise AssertionError(f"more slots in use than exist when job number {job} starts")
+    taken = slots[number]
+    begins = np.diff(taken, prepend=-2) != 1
+    begins[np.cumsum(sizes) - sizes] = True  # no range crosses a class
+    whose = np.repeat(order, given)[begins]
+    by_job = np.argsort(whose, kind="stable")
+    ends = np.append(begins[1:], True)[: taken.size]
+    low, high = taken[begins], taken[ends] + 1
+    return {
+        "first": firsts(np.bincount(whose, minlength=jobs)),
+        "low": low[by_job],
+        "high": high[by_job],
+    }

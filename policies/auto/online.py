@@ -62,7 +62,6 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.history import History
 from coalloc.model.plan import NOTES, OVERDUE, Plan, Reason, Status
@@ -71,7 +70,7 @@ from coalloc.policies.auto.overdue import Waits, sooner
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome, make_profile
+from coalloc.policies.kernel.instance.arrays import any_mode, held, make_outcome, make_profile
 from coalloc.policies.kernel.instance.decoding import NO_PLACE, WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.profiles.decoders import decode
 from coalloc.policies.kernel.state import (
@@ -340,7 +339,7 @@ def unsplit(queue: OnlineQueue) -> Problem | None:
     What a cluster can hold is what is free of it once all that runs has ended.
     """
     problem = queue.problem
-    fits = _held(problem, queue.base.free[-1])
+    fits = held(problem, queue.base.free[-1])
     splits = problem.item_splits & (_least(problem) > fits.max(axis=1)[problem.item_group])
     if np.array_equal(splits, problem.item_splits):
         return None
@@ -350,16 +349,8 @@ def unsplit(queue: OnlineQueue) -> Problem | None:
 def has_room(queue: OnlineQueue) -> bool:
     """Whether what is free now would do for any job; links and reservations are not looked at."""
     problem = queue.problem
-    fits = _held(problem, queue.base.free[0]).sum(axis=1)
+    fits = held(problem, queue.base.free[0]).sum(axis=1)
     return bool((_least(problem) <= fits[problem.item_group]).any())
-
-
-def _held(problem: Problem, free: NDArray[np.int32]) -> Ints:
-    """Processes that free units of classes can hold, group of jobs x cluster."""
-    classes = np.where(problem.need > 0, free // np.maximum(problem.need, 1), 0)
-    fits = np.zeros((len(classes), problem.link_gbps.size), np.int64)
-    np.add.at(fits.T, problem.class_cluster, classes.T)
-    return fits
 
 
 def _least(problem: Problem) -> Ints:

@@ -29,7 +29,7 @@ from coalloc.model.shape import ONE_SLOT
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.checking.jobs import number_option, stepped
-from coalloc.policies.checking.sheet import RELATIVE, Flags, Floats, Ints, NodeColumns
+from coalloc.policies.checking.sheet import RELATIVE, Flags, Floats, Ints, NodeColumns, Unit
 
 PoolJob = tuple[Ints, Floats, float, float]
 """Counts of processes, seconds on them (strictly falling), weight, release in seconds."""
@@ -135,7 +135,8 @@ class _PoolRoom:
         )
         splits = splits and not job.one_cluster
         # What a shape asks of nodes may not be found on one cluster, though its slots are.
-        whole = job.shape == ONE_SLOT and _fewest(job) <= largest
+        fewest = Unit(job=job, task=None).fewest or job.min_procs
+        whole = job.shape == ONE_SLOT and fewest <= largest
         if self.options.get("coallocation") == "needed" and whole:
             splits = False
         high = min(job.max_procs, width, sum(room) if splits else largest)
@@ -161,13 +162,6 @@ def _low_side(procs: int, gbps: float, link: float) -> int:
     if most >= procs * procs / 4.0:
         return procs
     return floor(procs / 2.0 - sqrt(procs * procs / 4.0 - most) + RELATIVE)
-
-
-def _fewest(job: MoldableJob) -> int:
-    if isinstance(job.speedup, TableSpeedup):
-        listed = [n for n in job.speedup.procs if job.min_procs <= n <= job.max_procs]
-        return min(listed, default=job.min_procs)
-    return job.min_procs
 
 
 def _steps(

@@ -27,11 +27,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coalloc.model.jobs import DivisibleJob, Job, Task, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
 from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.speedup import TableSpeedup
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -59,6 +60,20 @@ class Unit:
         """Its own, or its job's."""
         own = None if self.task is None else self.task.shape
         return self.job.shape if own is None else own
+
+    @property
+    def fewest(self) -> int | None:
+        """Processes with which it can run; None: a table offers none."""
+        match self.task or self.job:
+            case RigidJob() as job:
+                return job.procs
+            case MoldableJob(speedup=TableSpeedup() as table) as job:
+                offered = [n for n in table.procs if job.min_procs <= n <= job.max_procs]
+                return min(offered, default=None)
+            case MoldableJob() | Task() as other:
+                return other.min_procs
+            case _:
+                return 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,10 @@ from math import fsum, inf, isclose, isfinite
 
 import numpy as np
 
-from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason, Status
 from coalloc.model.shape import Shape
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.checking.occupation import LinkUse, peak
 from coalloc.policies.checking.sheet import (
     RELATIVE,
@@ -87,7 +86,7 @@ def _empty_clusters(snapshot: Snapshot, nodes: NodeColumns) -> Callable[[Unit], 
         }
 
     def fitting(unit: Unit) -> set[str]:
-        shape, procs = unit.shape, _fewest(unit) or inf
+        shape, procs = unit.shape, unit.fewest or inf
         room = rooms(unit.job.features, unit.job.memory_mb_per_proc, shape)
         found = {
             k for k, most in room.items() if most.sum() >= procs and shape.min_nodes <= len(most)
@@ -96,23 +95,6 @@ def _empty_clusters(snapshot: Snapshot, nodes: NodeColumns) -> Callable[[Unit], 
         return set() if shape.per_job or procs < shape.min_nodes else allowed
 
     return fitting
-
-
-def _fewest(unit: Unit) -> int | None:
-    """Processes with which the job or task can run."""
-    job = unit.job
-    if unit.task is not None:
-        return unit.task.min_procs
-    match job:
-        case RigidJob():
-            return job.procs
-        case MoldableJob(speedup=TableSpeedup() as table):
-            offered = [n for n in table.procs if job.min_procs <= n <= job.max_procs]
-            return min(offered, default=None)
-        case MoldableJob():
-            return job.min_procs
-        case _:
-            return 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ import numpy as np
 
 from coalloc.model.shape import demands, supplies
 from coalloc.policies.counted.planning import CountedQueue
-from coalloc.policies.counted.project import in_turn
+from coalloc.policies.kernel.instance.graph import graph_of
 from coalloc.policies.kernel.instance.modes import Item
 
 ROUNDING = 1e-9
@@ -47,7 +47,11 @@ def bound_of(queue: CountedQueue, *, weighs: bool) -> float | None:
             sizes[_pool(name)] += size
     times = [[min(item.limit, m[1] / power + m[2]) for m in item.modes] for item in items]
     runs = [min(every) for every in times]
-    heads, tails = _paths(items, runs, queue.snapshot.time)
+    graph = graph_of(items)
+    heads = [max(item.release - queue.snapshot.time, 0.0) for item in items]
+    for j in graph.order.tolist():
+        heads[j] = max([heads[j], *(heads[p] + runs[p] for p, _ in items[j].parents)])
+    tails: list[float] = graph.tail(np.array(runs)).tolist()
     ends = [head + p for head, p in zip(heads, runs, strict=True)]
     weights = [item.job.weight if item.task is None else 0.0 for item in items]
     lasts = sum(w * end for w, end in zip(weights, ends, strict=True))
@@ -70,20 +74,6 @@ def bound_of(queue: CountedQueue, *, weighs: bool) -> float | None:
     if alone and not weighs and all(t.is_integer() for t in sum(times, heads)):
         bound = ceil(bound * (1.0 - ROUNDING))
     return bound * (1.0 - ROUNDING)
-
-
-def _paths(
-    items: Sequence[Item], runs: Sequence[float], now: float
-) -> tuple[list[float], list[float]]:
-    """Heads and tails."""
-    heads = [max(item.release - now, 0.0) for item in items]
-    tails, order = [0.0] * len(items), in_turn(items)
-    for j in order:
-        heads[j] = max([heads[j], *(heads[p] + runs[p] for p, _ in items[j].parents)])
-    for j in reversed(order):
-        for parent, _ in items[j].parents:
-            tails[parent] = max(tails[parent], runs[j] + tails[j])
-    return heads, tails
 
 
 def _between(heads: Sequence[float], areas: Sequence[float], tails: Sequence[float]) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from graphlib import TopologicalSorter
+from collections.abc import Iterator
 from math import inf
 from typing import Any
 
@@ -13,7 +12,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.counted.planning import CountedQueue
 from coalloc.policies.kernel.counted.fits import amount, run_time
 from coalloc.policies.kernel.counted.project import Project, breed
-from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.instance.graph import graph_of
 from coalloc.policies.kernel.xorshift import seeded
 
 INDIVIDUALS = 400
@@ -21,12 +20,6 @@ ANEW = 60
 """Children in vain for each individual before another population."""
 CHUNK = 50
 """Children between two looks at the limits."""
-
-
-def in_turn(items: Sequence[Item]) -> list[int]:
-    """Items, each behind its parents."""
-    graph = {n: [parent for parent, _ in item.parents] for n, item in enumerate(items)}
-    return list(TopologicalSorter(graph).static_order())
 
 
 def project_of(queue: CountedQueue) -> Project | None:
@@ -52,17 +45,13 @@ def project_of(queue: CountedQueue) -> Project | None:
     if np.any(take > size):
         return None
     length = np.array([run_time(b, i, b.mode_first[i], b.power[0], 0) for i in range(n)])
-    tail = length.copy()
-    for i in reversed(in_turn(items)):
-        for parent, _ in items[i].parents:
-            tail[parent] = max(tail[parent], length[parent] + tail[i])
     counts = ((INDIVIDUALS, n), 2, n, n, n, n)
     lists, told, best, *orders = (np.zeros(shape, np.int64) for shape in counts)
     sums = ((INDIVIDUALS, 2), n, n, 2 * n + 1, (2 * n + 1, len(size)))
     worth, *times = (np.zeros(shape) for shape in sums)
-    given = (length, take, size, b.parent_first, b.parent, b.child_first, b.child, tail)
+    given = (length, take, size, b.parent_first, b.parent, b.child_first, b.child)
     made: tuple[Any, ...] = (lists, worth, told, best, np.array([inf]), *orders, *times)
-    return Project(*given, *made)
+    return Project(*given, graph_of(items).bottom(length), *made)
 
 
 def improved(

@@ -26,11 +26,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import never
 from coalloc.policies.explain import candidates
 from coalloc.policies.explain.changes import WhyCase, WhyChange, cost
-from coalloc.policies.explain.explanation import (
-    Constraint,
-    Counterfactual,
-    Explanation,
-)
+from coalloc.policies.explain.explanation import Constraint, Counterfactual, Explanation
 from coalloc.policies.explain.room import NEAR_S, Room
 from coalloc.policies.explain.rule import (
     ChangeSearch,

@@ -2,7 +2,7 @@
 
 `instance` turns a snapshot into arrays and schedules into plans. `profiles`, `search` and `pool`
 are the schedule builders, by what they keep of the free slots. What all of them share is here:
-`state` (the decoders' arrays), `record`, `loads`, `annealing_loop`, `moves`, `xorshift`. The
+`state` (the decoders' arrays), `record`, `loads`, `heap`, `annealing_loop`, `xorshift`. The
 compiler is numba's, through `jit` and `linking` (once, as a whole) on `libraries`.
 
 ================================  ========================  ======================================

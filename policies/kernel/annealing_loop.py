@@ -15,14 +15,14 @@ temperature and the draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from math import inf, log
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from coalloc.policies.kernel.jit import helper, specialized
-from coalloc.policies.kernel.record import Floats, record
+from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.xorshift import State, draw, seeded
 
 CURRENT, BEST, WARMTH, COOLING, LIMIT = 0, 1, 2, 3, 4
@@ -66,6 +66,17 @@ def draw_limit(state: Annealing, heat: float) -> None:
     """Draw the largest value that is gone on from: Metropolis' rule."""
     worse = -heat * log(max(draw(state.random), 1e-300))
     state.value[LIMIT] = state.value[CURRENT] + worse
+
+
+@helper(inline=True)
+def shift(order: Ints, source: int, target: int) -> None:
+    """Move an entry to another place; those between give way."""
+    entry = order[source]
+    step = 1 if target > source else -1
+    while source != target:
+        order[source] = order[source + step]
+        source += step
+    order[source] = entry
 
 
 def propose(search: Any, state: Annealing) -> tuple[bool, Any]:
@@ -121,19 +132,5 @@ def anneal(search: Any, state: Annealing, trials: int, first: bool) -> float:
     return value
 
 
-Loop = Callable[[Any, Annealing, int, bool], float]
-
-
-def annealer(
-    module: str,
-    *,
-    propose: Callable[..., Any],
-    evaluate: Callable[..., float],
-    accept: Callable[..., float],
-    keep: Callable[..., None],
-    undo: Callable[..., None],
-) -> Loop:
-    """Compile the loop for the search of a module."""
-    return specialized(
-        anneal, module, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo
-    )
+annealer = partial(specialized, anneal)
+"""Compiles the loop for the search of a module, with its five functions."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 import dis
 import os
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from types import FunctionType
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import Any, TypeVar, cast
 from warnings import warn
 from zlib import crc32
 
@@ -35,30 +35,26 @@ UNKEPT = (
     "no folder for compiled code can be written, so that each start compiles anew; "
     "name one in NUMBA_CACHE_DIR"
 )
-FLAGS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
+FLAGS: dict[str, Any] = {
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "no_rewrites": True,
+    "_nrt": False,
+}
 
 
-class _Loader(Protocol):
-    """Loader of a module, of its source, byte code or archive."""
-
-    def get_code(self, name: str) -> Any: ...
-
-    def get_data(self, path: str) -> bytes: ...
-
-
-@overload
-def kernel(function: Function) -> Function: ...
-@overload
-def kernel(*, allocates: bool) -> Callable[[Function], Function]: ...
-def kernel(function: Any = None, *, allocates: bool = False) -> Any:
+def kernel(function: Function) -> Function:
     """Compile a function that is called from Python.
 
-    `allocates`: arrays are made in it. Without, no references are counted, which is three times as
-    fast.
+    It makes no arrays: no references are counted, which is three times as fast.
     """
-    if function is None:
-        return partial(kernel, allocates=allocates)
-    return _compiled(function, _nrt=allocates)
+    function.__qualname__ += f"_{stamp(function.__module__)}"
+    _settle_cache()
+    try:
+        return cast(Function, njit(cache=True, pipeline_class=KernelCompiler, **FLAGS)(function))
+    except RuntimeError:  # numba raises at import where nothing is writable for its cache
+        _warn_unkept()
+        return cast(Function, njit(pipeline_class=KernelCompiler, **FLAGS)(function))
 
 
 def helper(*, inline: bool = False) -> Callable[[Function], Function]:
@@ -68,7 +64,7 @@ def helper(*, inline: bool = False) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        flags = FLAGS | {"_nrt": False, "no_cpython_wrapper": True, "forceinline": inline}
+        flags = FLAGS | {"no_cpython_wrapper": True, "forceinline": inline}
         compiled = njit(pipeline_class=HelperCompiler, **flags)(function)
         for_any_value(compiled)
         return cast(Function, compiled)
@@ -126,27 +122,15 @@ def _exists(name: str) -> bool:
 def _content(module: str) -> bytes:
     """The source of a module, or its byte code where there is no more."""
     loader, origin = _loader(module)
-    return loader.get_data(origin)
+    return cast(bytes, loader.get_data(origin))
 
 
-def _loader(module: str) -> tuple[_Loader, str]:
+def _loader(module: str) -> tuple[Any, str]:
+    """Loader of a module, of its source, byte code or archive, and where that is."""
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(module)
-    return cast(_Loader, spec.loader), spec.origin
-
-
-def _compiled(function: Function, **flags: Any) -> Function:
-    function.__qualname__ += f"_{stamp(function.__module__)}"
-    flags = FLAGS | flags
-    if not flags["_nrt"]:
-        flags["pipeline_class"] = KernelCompiler
-    _settle_cache()
-    try:
-        return cast(Function, njit(cache=True, **flags)(function))
-    except RuntimeError:  # numba raises at import where nothing is writable for its cache
-        _warn_unkept()
-        return cast(Function, njit(**flags)(function))
+    return spec.loader, spec.origin
 
 
 @cache  # once: what numba does to the filters of warnings would have it shown again

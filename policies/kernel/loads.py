@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf, sqrt
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.record import Ints
+from coalloc.policies.kernel.record import Floats, Ints
 from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, Outcome, Problem
 
 
@@ -140,6 +140,68 @@ def closes(problem: Problem, group: int, c: int, t: float) -> float:
 def shut(problem: Problem, group: int, c: int, t: float) -> bool:
     """Whether a reservation closes a class to a group at t."""
     return closes(problem, group, c, t) <= t
+
+
+@helper(inline=True)
+def one_cluster(
+    problem: Problem,
+    group: int,
+    procs: int,
+    size: int,
+    home: int,
+    avail: Ints,
+    count: Ints,
+    left: Ints,
+    cost: Floats,
+) -> int:
+    """The cluster that holds all with the weakest nodes, of equal ones the fullest; -1 if none.
+
+    Processes that are free are `avail`, of the first `size` classes `count`. A `home` of 0 and more
+    is the only cluster asked. `left` and `cost` are working memory.
+    """
+    whole, chosen = 0, -1
+    for k in range(avail.size):
+        holds = avail[k] >= procs and (home < 0 or k == home)
+        left[k], cost[k] = procs if holds else 0, 0.0
+        whole += holds
+    for x in range(size - 1 if whole > 1 else -1, -1, -1):
+        c = problem.group_class[group, x]
+        k = problem.class_cluster[c]
+        taken = min(left[k], count[x])
+        left[k] -= taken
+        cost[k] += taken * problem.class_power[c]
+    for k in range(avail.size):
+        if avail[k] < procs or (home >= 0 and k != home):
+            continue
+        less = chosen < 0 or cost[k] < cost[chosen] * (1.0 - 1e-12)
+        if less or (cost[k] <= cost[chosen] * (1.0 + 1e-12) and avail[k] < avail[chosen]):
+            chosen = k
+    return chosen
+
+
+@helper(inline=True)
+def onto_classes(
+    problem: Problem,
+    group: int,
+    size: int,
+    parts: Ints,
+    count: Ints,
+    use_class: Ints,
+    use_procs: Ints,
+) -> tuple[int, float, float]:
+    """Lay the parts of clusters on classes, weakest first; how many, all power, and the least."""
+    length, cost, weakest = 0, 0.0, inf
+    for x in range(size - 1, -1, -1):
+        c = problem.group_class[group, x]
+        k = problem.class_cluster[c]
+        taken = min(parts[k], count[x])
+        if taken > 0:
+            parts[k] -= taken
+            use_class[length], use_procs[length] = c, taken
+            length += 1
+            cost += taken * problem.class_power[c]
+            weakest = min(weakest, problem.class_power[c])
+    return length, cost, weakest
 
 
 @helper(inline=True)

@@ -57,11 +57,6 @@ class RecordType(types.Type):
     def __hash__(self) -> int:
         return self.hash
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, RecordType) and self.key == other.key
-
     def __reduce__(self) -> Any:
         """Numba's cache keeps types; the hash of a text is another in each process."""
         return RecordType, (self.title, self.fields)

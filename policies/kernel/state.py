@@ -129,7 +129,7 @@ class Scratch(NamedTuple):
     best_class: Annotated[Ints, "C"]
     best_procs: Annotated[Ints, "C"]
     stamp: Annotated[Ints, "G"]
-    sums: Annotated[Ints, "G", 4]  # total now, peak now; the same beside the head
+    sums: Annotated[Ints, "G", 2]  # processes that fit now, in all and on one cluster
     reach: Annotated[Ints, "G", "C"]  # running sum of what is free now, by falling power
     shared: Annotated[Ints, "K"]  # whole slots, or processes: sums of one row
     counters: Annotated[Ints, 4]  # WINDOWS, STAMP, USES, REMEMBERED

@@ -1,8 +1,8 @@
 """One way to solve a PuLP model: HiGHS in this process.
 
-How a search ended is told by the solver's own state and the solution's, never by PuLP's ``status``,
-which reads *Optimal* after a time limit, too. A search that was stopped keeps its best solution, if
-it has one whose whole numbers are whole; values of a relaxation are thrown away.
+PuLP makes HiGHS' model. How a search ended is told by the solver's own state, never by PuLP's
+``status``, which reads *Optimal* after a time limit, too. A search that was stopped keeps its best
+solution, if it has one whose whole numbers are whole; values of a relaxation are thrown away.
 
 Notes
 -----
@@ -16,7 +16,7 @@ repeats its search exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -32,7 +32,10 @@ WHOLE = 1e-4
 _ASKED = highspy.cb.HighsCallbackType.kCallbackMipInterrupt
 _IMPROVED = highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution
 _BY_CLOCK = (highspy.HighsModelStatus.kInterrupt, highspy.HighsModelStatus.kTimeLimit)
-_ENDS_GOOD = (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
+_IMPOSSIBLE = (
+    highspy.HighsModelStatus.kInfeasible,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible,
+)
 
 Values = Callable[[Any], float]
 """Value of a PuLP variable or expression in a solution."""
@@ -100,83 +103,61 @@ def run(
         return SolverOutcome(end=End.STOPPED, values=None, bound=None, nodes=0)
     if limits.nodes == 0:
         return SolverOutcome(end=End.SPENT, values=None, bound=None, nodes=0)
-    model.solve(_Highs(limits, on_solution))
-    told = model.solverModel.getInfo()
-    by_clock = model.solverModel.getModelStatus() in _BY_CLOCK
-    has_one = told.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    whole = any(v.cat == pulp.LpInteger for v in model.variables())
-    bound = told.mip_dual_bound if whole else told.objective_function_value
-    nodes = max(int(told.mip_node_count), 0)
-    return _outcome(model, has_one, float(bound), nodes, End.STOPPED if by_clock else End.SPENT)
 
-
-class _Highs(pulp.HiGHS):  # type: ignore[misc]
-    """PuLP's HiGHS with callbacks that know the model."""
-
-    def __init__(
-        self, limits: SolverLimits, on_solution: Callable[[SolverOutcome], None] | None
-    ) -> None:
-        more = {"mip_max_improving_sols": 1} if limits.first else {}
-        if limits.nodes is not None:
-            more["mip_max_nodes"] = limits.nodes
-        super().__init__(
-            msg=False,
-            threads=1,
-            gapRel=0.0,
-            gapAbs=0.0,
-            timeLimit=limits.seconds,
-            callbackTuple=(self._called, None),
-            callbacksToActivate=[_ASKED, _IMPROVED],
-            **more,
-        )
-        self._stop, self._on_solution = limits.stop, on_solution
-        self._variables: list[Any] = []
-
-    def callSolver(self, lp: Any) -> None:  # noqa: N802
-        self._variables = lp.variables()
-        lp.solverModel.run()
-
-    def findSolutionValues(self, lp: Any) -> tuple[int, int]:  # noqa: N802
-        try:
-            status, state = super().findSolutionValues(lp)
-        except KeyError:  # kSolutionLimit: PuLP 3.3 does not know it
-            status, state = pulp.LpStatusNotSolved, pulp.LpSolutionIntegerFeasible
-        return status, state
-
-    def _called(self, kind: Any, message: str, told: Any, answer: Any, own: Any) -> None:
+    def called(kind: Any, message: str, told: Any, answer: Any, own: Any) -> None:
         if kind == _ASKED:
-            answer.user_interrupt = self._stop()
-        elif self._on_solution is not None:
-            found = list(told.mip_solution)
-            values = {v.name: found[v.index] for v in self._variables}
+            answer.user_interrupt = limits.stop()
+        elif on_solution is not None:
             outcome = SolverOutcome(
                 end=End.STOPPED,
-                values=values,
+                values=_values(model, told.mip_solution),
                 bound=float(told.mip_dual_bound),
                 nodes=int(told.mip_node_count),
             )
-            self._on_solution(outcome)
+            on_solution(outcome)
+
+    more = {"mip_max_improving_sols": 1} if limits.first else {}
+    if limits.nodes is not None:
+        more["mip_max_nodes"] = limits.nodes
+    solver = pulp.HiGHS(
+        msg=False,
+        threads=1,
+        gapRel=0.0,
+        gapAbs=0.0,
+        timeLimit=limits.seconds,
+        callbackTuple=(called, None),
+        callbacksToActivate=[_ASKED, _IMPROVED],
+        **more,
+    )
+    objective = model.fixObjective()
+    solver.createAndConfigureSolver(model)
+    solver.buildSolverModel(model)
+    model.solverModel.run()
+    outcome = _outcome(model)
+    model.restoreObjective(*objective)
+    return outcome
 
 
-def _outcome(
-    model: Any, has_one: bool, bound: float | None, nodes: int, unproved: End
-) -> SolverOutcome:
-    """Result in the model; `unproved` is how the search ended if it has proved nothing."""
-    state = model.sol_status
-    if state == pulp.LpSolutionInfeasible:
+def _outcome(model: Any) -> SolverOutcome:
+    """Result of HiGHS, in whose model the solved one is."""
+    highs, whole = model.solverModel, [v for v in model.variables() if v.cat == pulp.LpInteger]
+    status, told = highs.getModelStatus(), highs.getInfo()
+    nodes = max(int(told.mip_node_count), 0)
+    if status in _IMPOSSIBLE:
         return SolverOutcome(end=End.INFEASIBLE, values=None, bound=None, nodes=nodes)
     values = None
-    if has_one and state in _ENDS_GOOD and _is_whole(model):
-        values = {v.name: float(v.varValue or 0.0) for v in model.variables()}
-    end = End.OPTIMAL if values and state == pulp.LpSolutionOptimal else unproved
-    if bound is not None and not abs(bound) < 1e30:
-        bound = None
-    return SolverOutcome(end=end, values=values, bound=bound, nodes=nodes)
-
-
-def _is_whole(model: Any) -> bool:
-    return all(
-        v.varValue is not None and abs(v.varValue - round(v.varValue)) <= WHOLE
-        for v in model.variables()
-        if v.cat == pulp.LpInteger
+    if told.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+        values = _values(model, highs.getSolution().col_value)
+        if any(abs(values[v.name] - round(values[v.name])) > WHOLE for v in whole):
+            values = None
+    end = End.STOPPED if status in _BY_CLOCK else End.SPENT
+    if values and status == highspy.HighsModelStatus.kOptimal:
+        end = End.OPTIMAL
+    bound = float(told.mip_dual_bound if whole else told.objective_function_value)
+    return SolverOutcome(
+        end=end, values=values, bound=bound if abs(bound) < 1e30 else None, nodes=nodes
     )
+
+
+def _values(model: Any, columns: Iterable[float]) -> dict[str, float]:
+    return {v.name: x for v, x in zip(model.variables(), columns, strict=True)}

@@ -30,17 +30,19 @@ machines on-line", SIAM J. Comput. 24 (1995).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from coalloc.model.plan import NOTES, Plan
+from coalloc.model.values import replace
 from coalloc.policies.array_types import Flags, Ints, firsts
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.moldable.laying import PoolLister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling import lay
@@ -53,8 +55,7 @@ BEHIND_S = 1e-3
 """Delay of the next batch where the running one should have ended by now, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(Struct, frozen=True, array_like=True):
     """A job of a batch, or a task of a workflow."""
 
     job: str
@@ -69,14 +70,8 @@ class Member:
         """The job's id, and "" where its tasks run as the id, a point, and a number."""
         return self.job, None if self.task is None else ""
 
-    @classmethod
-    def of(cls, item: Item, procs: int, shelf_s: float) -> Member:
-        """Name an item of a planner."""
-        return cls(job=item.job.id, task=item.task_id, procs=procs, shelf_s=shelf_s)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(Struct, frozen=True, kw_only=True):
     """The jobs that started, or are to start, before anything that arrived later."""
 
     number: int = 0
@@ -90,22 +85,13 @@ class Batch:
     def read(cls, notes: Mapping[str, Any]) -> Batch:
         """Read notes; what are no notes of ours is as none."""
         try:
-            members = tuple(
-                Member(job=str(job), task=task, procs=int(procs), shelf_s=float(shelf))
-                for job, task, procs, shelf in notes.get("members", ())
-            )
-            return cls(
-                number=int(notes.get("number", 0)),
-                begun=float(notes.get("begun", 0.0)),
-                members=members,
-            )
-        except (TypeError, ValueError):
+            return msgspec.convert(notes, cls)
+        except msgspec.ValidationError:
             return cls()
 
-    def write(self) -> dict[str, Any]:
+    def write(self) -> Any:
         """The notes to read in the next round."""
-        rows = [[m.job, m.task, m.procs, m.shelf_s] for m in self.members]
-        return {"number": self.number, "begun": self.begun, "members": rows}
+        return msgspec.to_builtins(self)
 
     def still_there(self, planner: Planner) -> Batch:
         """Without the members that have ended, are gone, or cannot run any more."""
@@ -161,7 +147,12 @@ def begin(planner: Planner, queue: MoldableQueue, number: int, origin: float) ->
         jobs[n] &= all(jobs[parent] for parent, _ in item.parents)
     chosen, rows = shelved(queue, np.flatnonzero(jobs), planner.options["selection"])
     members = [
-        Member.of(planner.items[item], int(queue.procs[rows[item]]), length)
+        Member(
+            planner.items[item].job.id,
+            planner.items[item].task_id,
+            int(queue.procs[rows[item]]),
+            length,
+        )
         for item, length in chosen
     ]
     return Batch(number=number, begun=planner.snapshot.time + origin, members=tuple(members))
@@ -254,7 +245,7 @@ def _behind(planner: Planner, queue: MoldableQueue, items: Flags, end: float) ->
     planner.compiled.problem.item_release[:] = planner.snapshot.time + release
     for item, seconds in zip(planner.items, release.tolist(), strict=True):
         item.release = planner.snapshot.time + seconds
-    return replace(queue, release=release)
+    return dataclasses.replace(queue, release=release)
 
 
 SOLVERS: Mapping[str, SolveFunction] = {NAME: on_planner(plan)}

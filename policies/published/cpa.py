@@ -45,7 +45,6 @@ from coalloc.policies.published.m_heft import mean_delays
 from coalloc.policies.workflow.mapping import Mapper
 
 SLACK = 1e-9
-NO_LIMIT = 1 << 60
 
 
 class Allotments:
@@ -82,12 +81,11 @@ class Allotments:
             last=self.last,
         )
 
-    def grow(self, ratio: float = 1.0, by_level: bool = False, steps: int = NO_LIMIT) -> int:
-        """Go on until the path is at most `ratio` times the area; the steps made."""
+    def grow(self, *, by_level: bool) -> None:
+        """Go on until the path is at most the area."""
         out = np.zeros(2)
-        made = grow(self._tasks, self.total, ratio, by_level, steps, self.row, self._paths, out)
+        grow(self._tasks, self.total, by_level, self.row, self._paths, out)
         self.path, self.area = float(out[0]), float(out[1])
-        return int(made)
 
     def rows(self) -> Ints:
         """The row of each item on each cluster, N x K: the first that is no slower, if it fits.

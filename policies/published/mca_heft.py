@@ -47,13 +47,11 @@ Stanzani, Sato, Netto, "Scheduling Workflows in Multi-Cluster Environments".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
@@ -65,32 +63,15 @@ from coalloc.policies.workflow.mapping import Mapper
 GBIT = 8.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Volume:
-    """Work and traffic of an item, as the equations of the paper have them."""
+def volume_of(item: Item) -> tuple[float, float, float]:
+    """Work in seconds on one node of power 1, gigabytes of communication, and pf.
 
-    work: float
-    """comp: seconds on one node of power 1."""
-    gb: float
-    """comm: gigabytes of its communication."""
-    fraction: float
-    """pf."""
-
-    @property
-    def mcaccr(self) -> float:
-        """Equation (2), seconds per GB."""
-        return self.work / self.gb * self.fraction if self.gb > 0.0 else inf
-
-
-def volume_of(item: Item) -> Volume:
-    """Read a task; of a plain job, what its smallest allotment computes and sends."""
+    Of a plain job, what its smallest allotment computes and sends.
+    """
     if item.task is not None:
-        task = item.task
-        return Volume(work=task.work, gb=task.comm_gb, fraction=task.parallel_fraction)
-    assert isinstance(item.job, RigidJob | MoldableJob)
+        return item.task.work, item.task.comm_gb, item.task.parallel_fraction
     procs, scaled, fixed, _ = item.modes[0]
-    gb = (item.job.proc_gbps or 0.0) * procs * fixed / GBIT
-    return Volume(work=procs * (scaled + fixed), gb=gb, fraction=1.0)
+    return procs * (scaled + fixed), item.proc_gbps * procs * fixed / GBIT, 1.0
 
 
 def threshold(ratios: Floats, share: float) -> float:
@@ -106,20 +87,22 @@ def threshold(ratios: Floats, share: float) -> float:
 class SpreadAllotments:
     """The first two steps: allotments, and who may be spread.
 
-    `rank` is equation (1), seconds; `row` is the row of `Mapper.costs` each item is allotted;
-    `spreads` says whether it may run on several clusters.
+    `comp`, `comm` and `fraction` are those of equation (2). `rank` is equation (1), seconds; `row`
+    is the row of `Mapper.costs` each item is allotted; `spreads` says whether it may run on several
+    clusters.
     """
 
     def __init__(self, mapper: Mapper, options: Mapping[str, Any]) -> None:
         self.mapper = mapper
         items = mapper.planner.items
-        self.volumes = [volume_of(item) for item in items]
+        self.comp, self.comm, self.fraction = np.array(
+            [volume_of(item) for item in items], dtype=np.float64
+        ).T.reshape(3, -1)
         costs = mapper.costs
         used = costs.slots > 0
         intra = float(mapper.problem.inverse_intra[used].max(initial=0.0))
-        weight = np.array([v.work + GBIT * v.gb * intra for v in self.volumes], dtype=np.float64)
         delay = mean_delays(mapper) if options["edge_data"] else None
-        self.rank = mapper.graph.bottom(weight, delay)
+        self.rank = mapper.graph.bottom(self.comp + GBIT * self.comm * intra, delay)
         self.row = self._rows(options)
         self.spreads = self._spreading(options)
 
@@ -147,7 +130,8 @@ class SpreadAllotments:
     def _spreading(self, options: Mapping[str, Any]) -> Flags:
         """Equation (2) against MCA, where the options and the job allow it."""
         items = self.mapper.planner.items
-        ratios = np.array([volume.mcaccr for volume in self.volumes], dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(self.comm > 0.0, self.comp / self.comm * self.fraction, inf)
         given, share = options["mca"], options["mca_share"]
         level = threshold(ratios, share) if given is None else given
         allowed = [

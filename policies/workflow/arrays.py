@@ -14,6 +14,7 @@ import numpy as np
 
 from coalloc.model.jobs import Started, WorkflowJob
 from coalloc.policies.array_types import Ints, firsts
+from coalloc.policies.kernel.instance.arrays import held
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.graph import Graph, compressed
 from coalloc.policies.kernel.record import room_for
@@ -103,9 +104,7 @@ def site_of(planner: Planner, problem: Problem, base: Base) -> Site:
         frees[k, : rows[k], : mine.size] = table[kept, :-1]
         loads[k, : rows[k]] = table[kept, -1]
     most = planner.compiled.base.free[:, order].max(axis=0, initial=0).astype(np.int64)
-    fits = np.where(problem.need > 0, most // np.maximum(problem.need, 1), 0)
-    room = np.zeros((len(fits), clusters), dtype=np.int64)
-    np.add.at(room.T, problem.class_cluster, fits.T)
+    room = held(problem, most)
     return Site(first=first, rows=rows, time=times, free=frees, load=loads, room=room)
 
 

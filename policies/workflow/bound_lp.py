@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coalloc.policies.array_types import Flags, Floats, Ints
+from coalloc.policies.array_types import Flags, Floats, Ints, entries
 from coalloc.policies.bounds.lp import LinearProgram, LpRows, solve
 
 MARGIN = 1e-6
@@ -152,5 +152,5 @@ def _add_times(rows: LpRows, program: Program, row: Ints, who: Ints) -> None:
     """Minus the run time of an item, in each row."""
     place = np.searchsorted(program.item, np.arange(program.start.size + 1))
     sizes = place[who + 1] - place[who]
-    mine = np.concatenate([np.arange(place[i], place[i + 1]) for i in who.tolist()] or [who])
+    mine = entries(place[who], sizes)
     rows.add(np.repeat(row, sizes), mine, -program.time[mine])

@@ -23,13 +23,13 @@ import numpy as np
 
 from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.policies.array_types import Floats, Ints, firsts
-from coalloc.policies.kernel.instance.arrays import make_outcome
+from coalloc.policies.kernel.instance.arrays import held, make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.instance.graph import Graph, graph_of
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.search.earliest_finish import map_items
-from coalloc.policies.kernel.search.serial_state import Choices
-from coalloc.policies.kernel.state import SHORTEST
+from coalloc.policies.kernel.search.serial_state import Choices, SerialState
+from coalloc.policies.kernel.state import SHORTEST, Problem
 from coalloc.policies.workflow.arrays import (
     begun_of,
     desk_of,
@@ -79,7 +79,7 @@ def costs_of(planner: Planner) -> MappingCosts:
     """Tabulate what a planner has to place."""
     problem = planner.compiled.problem
     free = planner.compiled.base.free[-1].astype(np.int64)
-    capacity, powers = _capacity(planner, free)
+    capacity, powers = held(problem, free), _powers(problem, free)
     groups, clusters = capacity.shape
     tables = [_table(item, int(capacity[item.group].sum())) for item in planner.items]
     sizes = [table.shape[1] for table in tables]
@@ -112,19 +112,11 @@ def costs_of(planner: Planner) -> MappingCosts:
     )
 
 
-def _capacity(planner: Planner, free: Ints) -> tuple[Ints, list[list[Floats]]]:
-    """Processes of each group on each empty cluster, and the powers of those, strongest first."""
-    problem = planner.compiled.problem
-    groups, clusters = problem.need.shape[0], problem.link_gbps.size
-    capacity = np.zeros((groups, clusters), dtype=np.int64)
-    powers: list[list[Floats]] = []
-    for g in range(groups):
-        need = problem.need[g]
-        count = np.where(need > 0, free // np.maximum(need, 1), 0)
-        np.add.at(capacity[g], problem.class_cluster, count)
-        mine = [problem.class_cluster == k for k in range(clusters)]
-        powers.append([np.repeat(problem.class_power[m], count[m]) for m in mine])
-    return capacity, powers
+def _powers(problem: Problem, free: Ints) -> list[list[Floats]]:
+    """Powers of the processes of each group on each empty cluster, the strongest first."""
+    counts = np.where(problem.need > 0, free // np.maximum(problem.need, 1), 0)
+    mine = [problem.class_cluster == k for k in range(problem.link_gbps.size)]
+    return [[np.repeat(problem.class_power[m], count[m]) for m in mine] for count in counts]
 
 
 def _table(item: Item, most: int) -> Floats:
@@ -232,17 +224,8 @@ class Mapper:
             wide_row=self.wide_row if wide_row is None else wide_row,
             wide_want=self.wide_want if wide_want is None else wide_want,
         )
-        self._work += map_items(
-            self.problem,
-            self.site,
-            self.items,
-            self.desk,
-            self.out,
-            order,
-            choices,
-            insertion,
-            self.least_loaded,
-        )
+        state = SerialState(self.problem, self.site, self.items, self.desk, self.out)
+        self._work += map_items(state, order, choices, insertion, self.least_loaded)
         ends = self.out.end[order]
         return float(ends[ends < inf].max(initial=self.site.time[0, 0]))
 

@@ -88,7 +88,13 @@ WITHIN = {
                 *("array_types", "base", "holds", "latest", "kernel.profiles.decoders"),
                 *("kernel.jit", "kernel.record", "kernel.state"),
             ),
-            "profiles": ("kernel.jit", "kernel.loads", "kernel.record", "kernel.state"),
+            "profiles": (
+                "kernel.heap",
+                "kernel.jit",
+                "kernel.loads",
+                "kernel.record",
+                "kernel.state",
+            ),
             "search": (
                 *(
                     "array_types",
@@ -97,10 +103,10 @@ WITHIN = {
                     "kernel.jit",
                     "kernel.loads",
                 ),
-                *("kernel.moves", "kernel.record", "kernel.state", "kernel.xorshift"),
+                *("kernel.record", "kernel.state", "kernel.xorshift"),
             ),
             "pool": (
-                *("kernel.annealing_loop", "kernel.jit", "kernel.moves", "kernel.record"),
+                *("kernel.annealing_loop", "kernel.jit", "kernel.record"),
                 "kernel.xorshift",
             ),
         }.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType, ModuleType
 from typing import Any
 
+from coalloc.policies.kernel import heap
 from coalloc.policies.kernel.counted import fits, listing
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.record import record
@@ -26,5 +27,5 @@ def _compiled(*modules: ModuleType) -> dict[str, Any]:
     return known
 
 
-_FUNCTIONS = _compiled(fits, listing)
+_FUNCTIONS = _compiled(heap, fits, listing)
 list_items, prepare = _FUNCTIONS["listing"], _FUNCTIONS["prepare"]

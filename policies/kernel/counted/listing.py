@@ -27,6 +27,7 @@ from coalloc.policies.kernel.counted.fits import (
     place,
     ready_at,
 )
+from coalloc.policies.kernel.heap import pop, push
 
 STRICT, EVENT, EASY = 0, 1, 2
 ROUNDING = 1e-12
@@ -93,38 +94,9 @@ def prepare(b: Any) -> None:
         note(b, b.use_to[use], 2 * (b.items + use))
 
 
-def push(keys: Any, ids: Any, count: Any, place: int, key: float, value: int) -> None:
-    """Put an event on a heap, whose size stands in that place, unless it never comes."""
-    if key == inf:
-        return
-    i = count[place]
-    count[place] = i + 1
-    while i > 0 and keys[(i - 1) // 2] > key:
-        keys[i], ids[i] = keys[(i - 1) // 2], ids[(i - 1) // 2]
-        i = (i - 1) // 2
-    keys[i], ids[i] = key, value
-
-
 def note(b: Any, key: float, value: int) -> None:
     """Put an event on the agenda."""
     push(b.heap_key, b.heap_id, b.count, HEAP, key, value)
-
-
-def pop(keys: Any, ids: Any, count: Any, place: int) -> int:
-    """Take the first event off a heap, whose size stands in that place."""
-    size = count[place] - 1
-    count[place] = size
-    first, key, value = ids[0], keys[size], ids[size]
-    i, child = 0, 1
-    while child < size:
-        if child + 1 < size and keys[child + 1] < keys[child]:
-            child += 1
-        if keys[child] >= key:
-            break
-        keys[i], ids[i] = keys[child], ids[child]
-        i, child = child, 2 * child + 1
-    keys[i], ids[i] = key, value
-    return int(first)
 
 
 def line_up(b: Any, order: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.array_types import Floats, Ints, firsts
-from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupied
+from coalloc.policies.kernel.instance.classes import Classes, Occupation, classes_of, occupied
 from coalloc.policies.kernel.instance.graph import children_of, compressed
 from coalloc.policies.kernel.instance.intake import Intake, NodeTable
 from coalloc.policies.kernel.instance.modes import Item
@@ -33,15 +33,6 @@ from coalloc.policies.kernel.state import (
     Scratch,
 )
 from coalloc.policies.latest import keep_latest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occupation:
-    """Nodes in use now: for each entry a node, its units, and the end."""
-
-    node: Ints
-    units: Ints
-    until: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +55,7 @@ def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
         classes = classes_of(intake.nodes, intake.kinds, power_step)
     else:
         classes = _whole_classes(intake.table, power_step)
-    occupation = _occupation(intake)
+    occupation = occupied(intake)
     return Compiled(
         intake=intake,
         problem=_problem(intake, classes.kind, classes.power),
@@ -78,15 +69,6 @@ def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
 def _whole_classes(table: NodeTable, power_step: float) -> Classes:
     """The classes where no kind is cut: the nodes alone decide."""
     return classes_of(table.nodes, table.kinds, power_step)
-
-
-def _occupation(intake: Intake) -> Occupation:
-    rows = occupied(intake)
-    return Occupation(
-        node=np.array([row[0] for row in rows], dtype=np.int64),
-        units=np.array([row[1] for row in rows], dtype=np.int64),
-        until=np.array([row[2] for row in rows], dtype=np.float64),
-    )
 
 
 def _base(intake: Intake, classes: Classes, occupation: Occupation) -> Base:
@@ -221,6 +203,14 @@ def _ints(values: Sequence[Any]) -> Ints:
 
 def _floats(values: Sequence[Any]) -> Floats:
     return np.array(values, dtype=np.float64)
+
+
+def held(problem: Problem, free: Any) -> Ints:
+    """Processes that free units of classes can hold, group of items x cluster."""
+    classes = np.where(problem.need > 0, free // np.maximum(problem.need, 1), 0)
+    fits = np.zeros((len(classes), problem.link_gbps.size), np.int64)
+    np.add.at(fits.T, problem.class_cluster, classes.T)
+    return fits
 
 
 def any_mode(items: int) -> Ints:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.model.platform import Node
-from coalloc.policies.array_types import Ints
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.intake import Intake
 from coalloc.policies.kernel.instance.kinds import Kind, floored_power
 
@@ -28,6 +28,15 @@ class Classes:
     nodes: list[list[int]]
     of_node: Ints
     """The class of each node; -1 where it is not usable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupation:
+    """Nodes in use now: for each entry a node, its units, and the end."""
+
+    node: Ints
+    units: Ints
+    until: Floats
 
 
 def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float = 0.0) -> Classes:
@@ -78,8 +87,8 @@ def free_now(intake: Intake) -> tuple[list[int], list[float]]:
     return slots, memory
 
 
-def occupied(intake: Intake) -> list[tuple[int, int, float]]:
-    """Cut the occupation of each usable node into stretches that end once: node, units, until.
+def occupied(intake: Intake) -> Occupation:
+    """Cut the occupation of each usable node into stretches that end once.
 
     `running` and ``free_at`` may overlap; at any time the smaller of their sum and the node counts.
     """
@@ -104,4 +113,8 @@ def occupied(intake: Intake) -> list[tuple[int, int, float]]:
                 back = units - kind.units_held(part, memory_mb) if part == count else 0
                 rows.append((n, units - min(back, spare), until))
                 taken, spare = taken + part, spare - min(back, spare)
-    return rows
+    return Occupation(
+        node=np.array([row[0] for row in rows], dtype=np.int64),
+        units=np.array([row[1] for row in rows], dtype=np.int64),
+        until=np.array([row[2] for row in rows], dtype=np.float64),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coalloc.policies.array_types import Ints, firsts
+from coalloc.policies.array_types import Ints, entries, firsts
 from coalloc.policies.kernel.instance.arrays import Compiled
 from coalloc.policies.kernel.instance.node_choice import Bookings, NodeUses, Uses, lay
 from coalloc.policies.kernel.state import FINEST, Outcome
@@ -78,10 +78,7 @@ def _uses(compiled: Compiled, out: Outcome, placed: Ints) -> Uses:
     counts = np.zeros_like(out.use_count)
     counts[placed] = out.use_count[placed]
     item = np.repeat(placed, counts[placed])
-    slot = np.concatenate(
-        [np.arange(a, a + b) for a, b in zip(out.use_first[placed], counts[placed], strict=True)]
-        or [placed]
-    )
+    slot = entries(out.use_first[placed], counts[placed])
     node_class = out.use_class[slot]
     sort = np.lexsort((node_class, problem.class_cluster[node_class], item))
     node_class = node_class[sort]

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.annealing_loop import Annealing, annealer
+from coalloc.policies.kernel.annealing_loop import Annealing, annealer, shift
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.pool.pool_insertion import Placed, place_in_turn
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, Lists, decode
 from coalloc.policies.kernel.pool.pool_profile import Jobs, PoolProfile, Processors

@@ -77,9 +77,10 @@ def judge(weight: Floats, end: Floats, goal: Goal) -> tuple[float, float]:
 
 
 @helper(inline=True)
-def choose(now: Placed, cap: float, makespan: float, many: int, random: State, taken: Ints) -> int:
+def choose(search: Reinsertion, makespan: float, random: State) -> int:
     """Pick jobs that run near each other, the first at random, or late; returns how many."""
-    start, end = now.start, now.end
+    start, end, cap = search.now.start, search.now.end, search.goal.cap
+    taken = search.moved.job
     n = start.size
     seed = min(int(draw(random) * n), n - 1)
     if makespan > cap and draw(random) < 0.4:
@@ -88,7 +89,7 @@ def choose(now: Placed, cap: float, makespan: float, many: int, random: State, t
             if end[j] > cap:
                 seed = j
                 break
-    wanted = 2 + int(draw(random) * draw(random) * (many - 1))
+    wanted = 2 + int(draw(random) * draw(random) * (search.many - 1))
     at = start[seed] + draw(random) * (min(end[seed], cap) - start[seed])
     reach = 0.2 * cap * draw(random)
     taken[0], got = seed, 1
@@ -108,9 +109,9 @@ def choose(now: Placed, cap: float, makespan: float, many: int, random: State, t
 
 
 @helper(inline=True)
-def arrange(jobs: Jobs, row: Ints, got: int, rule: float, random: State, moved: Moved) -> None:
+def arrange(search: Reinsertion, got: int, rule: float, random: State) -> None:
     """Sort the chosen jobs: at random, by work, or by Smith's ratio, blurred."""
-    job, key = moved.job, moved.key
+    jobs, row, job, key = search.jobs, search.now.row, search.moved.job, search.moved.key
     for x in range(got):
         j = job[x]
         u = draw(random)
@@ -129,30 +130,23 @@ def arrange(jobs: Jobs, row: Ints, got: int, rule: float, random: State, moved: 
 
 
 @helper(inline=True)
-def take_out(procs: Ints, got: int, now: Placed, profile: PoolProfile, job: Ints) -> None:
+def take_out(search: Reinsertion, got: int) -> None:
     """Free the processors of the chosen jobs."""
+    now = search.now
     for x in range(got):
-        j = job[x]
-        book(profile, now.start[j], now.end[j], -procs[now.row[j]])
+        j = search.moved.job[x]
+        book(search.profile, now.start[j], now.end[j], -search.jobs.procs[now.row[j]])
 
 
 @helper(inline=True)
-def put_in(
-    jobs: Jobs,
-    costs: Costs,
-    got: int,
-    share: float,
-    cap: float,
-    now: Placed,
-    profile: PoolProfile,
-    moved: Moved,
-) -> bool:
+def put_in(search: Reinsertion, got: int, share: float) -> bool:
     """Place the chosen jobs anew; returns whether all are where they were."""
+    jobs, now, profile, moved = search.jobs, search.now, search.profile, search.moved
     same = True
     for x in range(got):
         j = moved.job[x]
         moved.row[x], moved.start[x], moved.end[x] = now.row[j], now.start[j], now.end[j]
-        a, s = place(jobs, costs, j, share, cap, profile)
+        a, s = place(jobs, search.costs, j, share, search.goal.cap, profile)
         now.row[j], now.start[j], now.end[j] = a, s, s + jobs.times[a]
         same = same and s == moved.start[x] and a == moved.row[x]
         book(profile, s, now.end[j], jobs.procs[a])
@@ -160,35 +154,33 @@ def put_in(
 
 
 @helper(inline=True)
-def put_back(procs: Ints, got: int, now: Placed, profile: PoolProfile, moved: Moved) -> None:
+def put_back(search: Reinsertion, got: int) -> None:
     """Place the chosen jobs as they were."""
+    now, moved = search.now, search.moved
     for x in range(got):
         j = moved.job[x]
         now.row[j], now.start[j], now.end[j] = moved.row[x], moved.start[x], moved.end[x]
-        book(profile, now.start[j], now.end[j], procs[now.row[j]])
+        book(search.profile, now.start[j], now.end[j], search.jobs.procs[now.row[j]])
 
 
 @helper(inline=True)
 def propose(search: Reinsertion, state: Annealing) -> tuple[bool, int]:
     """Take a few jobs out and put them back; the move is how many."""
-    jobs, now, profile, moved = search.jobs, search.now, search.profile, search.moved
-    cap, random = search.goal.cap, state.random
-    got = choose(now, cap, state.value[MADE], search.many, random, moved.job)
+    random = state.random
+    got = choose(search, state.value[MADE], random)
     state.count[TAKEN] += got
     rule, u = draw(random), draw(random)
     share = 1.0 if u < 0.5 else 0.6 if u < 0.8 else 0.3
-    arrange(jobs, now.row, got, rule, random, moved)
-    take_out(jobs.procs, got, now, profile, moved.job)
-    same = put_in(jobs, search.costs, got, share, cap, now, profile, moved)
-    return not same, got
+    arrange(search, got, rule, random)
+    take_out(search, got)
+    return not put_in(search, got, share), got
 
 
 @helper(inline=True)
 def undo(search: Reinsertion, got: int) -> None:
     """Put the jobs back where they were."""
-    procs, now, profile, moved = search.jobs.procs, search.now, search.profile, search.moved
-    take_out(procs, got, now, profile, moved.job)
-    put_back(procs, got, now, profile, moved)
+    take_out(search, got)
+    put_back(search, got)
 
 
 @helper(inline=True)

@@ -137,7 +137,7 @@ def attend(
     item = scratch.live[pos]
     group = problem.item_group[item]
     if scratch.stamp[group] != scratch.counters[STAMP]:
-        survey(state, group, row, -1, t)
+        survey(state, group, row, t)
     place, wake = NOWHERE, inf
     if tried:
         place = fitting(state, pos, t, steps, spare)

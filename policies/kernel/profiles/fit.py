@@ -10,7 +10,14 @@ from math import inf
 from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import closes, divide, lay_wide, low_side
+from coalloc.policies.kernel.loads import (
+    closes,
+    divide,
+    lay_wide,
+    low_side,
+    one_cluster,
+    onto_classes,
+)
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -49,64 +56,17 @@ def spread(problem: Problem, scratch: Scratch, item: int, procs: int) -> int:
 
 
 @helper()
-def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> tuple[int, float, float]:
-    """Lay best_take on classes, weakest first; how many, the power of all, and the least."""
-    left = scratch.left
-    for k in range(left.size):
-        left[k] = scratch.best_take[k]
-    length = 0
-    cost = 0.0
-    weakest = inf
-    for x in range(size - 1, -1, -1):
-        c = problem.group_class[group, x]
-        k = problem.class_cluster[c]
-        count = min(left[k], scratch.procs[x])
-        if count > 0:
-            left[k] -= count
-            scratch.pick_class[length] = c
-            scratch.pick_procs[length] = count
-            length += 1
-            cost += count * problem.class_power[c]
-            weakest = min(weakest, problem.class_power[c])
-    return length, cost, weakest
-
-
-@helper()
 def allot(problem: Problem, scratch: Scratch, item: int, procs: int, size: int) -> int:
     """Choose clusters with the first `size` classes into best_take; how many, 0 if none will do."""
-    group = problem.item_group[item]
-    clusters = problem.link_gbps.size
-    avail = scratch.avail
-    whole = 0
-    for k in range(clusters):
-        whole += avail[k] >= procs
-    if whole > 0:
-        for k in range(clusters):
-            scratch.left[k] = procs if avail[k] >= procs else 0
-            scratch.cost[k] = 0.0
-        if whole > 1:
-            for x in range(size - 1, -1, -1):
-                c = problem.group_class[group, x]
-                k = problem.class_cluster[c]
-                count = min(scratch.left[k], scratch.procs[x])
-                scratch.left[k] -= count
-                scratch.cost[k] += count * problem.class_power[c]
-        chosen = -1
-        for k in range(clusters):
-            scratch.best_take[k] = 0
-            if avail[k] >= procs and (
-                chosen < 0
-                or scratch.cost[k] < scratch.cost[chosen] * (1.0 - 1e-12)
-                or (
-                    scratch.cost[k] <= scratch.cost[chosen] * (1.0 + 1e-12)
-                    and avail[k] < avail[chosen]
-                )
-            ):
-                chosen = k
-        scratch.best_take[chosen] = procs
+    group, avail, row = problem.item_group[item], scratch.avail, problem.item_wide[item]
+    chosen = one_cluster(
+        problem, group, procs, size, -1, avail, scratch.procs, scratch.left, scratch.cost
+    )
+    for k in range(avail.size):
+        scratch.best_take[k] = procs if k == chosen else 0
+    if chosen >= 0:
         return 1
-    if problem.item_wide[item] >= 0:
-        row = problem.item_wide[item]
+    if row >= 0:
         return lay_wide(problem, row, avail, scratch.loaded, scratch.best_take)
     if problem.item_splits[item]:
         return spread(problem, scratch, item, procs)
@@ -328,6 +288,14 @@ def window(state: ProfileState, run: Run, start: float, place: int, i: int, cuto
         gather(problem, scratch, group, y, end)
         used = allot(problem, scratch, run.item, run.procs, y)
         if used > 0:
-            count, cost, weakest = fill(problem, scratch, group, y)
+            count, cost, weakest = onto_classes(
+                problem,
+                group,
+                y,
+                scratch.best_take,
+                scratch.procs,
+                scratch.pick_class,
+                scratch.pick_procs,
+            )
             end = start + max(seconds(run, weakest), shortest)
             return Fit(end, used, count, cost, -inf)

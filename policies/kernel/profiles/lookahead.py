@@ -18,21 +18,18 @@ from coalloc.policies.kernel.state import (
     STEPS,
     TOL,
     Problem,
-    Profile,
     ProfileState,
     Scratch,
 )
 
 
 @helper()
-def survey(state: ProfileState, group: int, row: int, head_row: int, t: float) -> None:
-    """Refresh what a group finds free now, and beside the booking of the head."""
+def survey(state: ProfileState, group: int, row: int, t: float) -> None:
+    """Refresh what a group finds free now."""
     problem, profile, scratch = state.problem, state.profile, state.scratch
-    shared = scratch.shared
-    avail = scratch.avail
+    avail, sums = scratch.avail, scratch.sums
     for k in range(avail.size):
         avail[k] = 0
-        shared[k] = 0
     reach = 0
     for x in range(problem.group_size[group]):
         c = problem.group_class[group, x]
@@ -47,16 +44,9 @@ def survey(state: ProfileState, group: int, row: int, head_row: int, t: float) -
         reach += count
         scratch.reach[group, x] = reach
         avail[k] += count
-        if head_row >= 0:
-            shared[k] += min(count, profile.free[head_row, c] // need)
-    sums = scratch.sums
-    for x in range(4):
-        sums[group, x] = 0
+    sums[group, 0], sums[group, 1] = reach, 0
     for k in range(avail.size):
-        sums[group, 0] += avail[k]
         sums[group, 1] = max(sums[group, 1], avail[k])
-        sums[group, 2] += shared[k]
-        sums[group, 3] = max(sums[group, 3], shared[k])
     scratch.stamp[group] = scratch.counters[STAMP]
 
 
@@ -71,30 +61,6 @@ def strongest(problem: Problem, scratch: Scratch, group: int, procs: int) -> flo
         else:
             low = middle + 1
     return problem.class_power[problem.group_class[group, low]]
-
-
-@helper()
-def may_fit(
-    problem: Problem, scratch: Scratch, item: int, t: float, head_start: float, spare: float
-) -> bool:
-    """Whether it is worth trying an item now; `spare` is the free capacity of all links, Gbit/s."""
-    group = problem.item_group[item]
-    first = problem.mode_first[item]
-    procs = problem.mode_procs[first]
-    splits = problem.item_splits[item]
-    sums = scratch.sums
-    if procs > sums[group, 0] or (not splits and procs > sums[group, 1]):
-        return False
-    # Each part but the largest has t <= n / 2, so that its link carries at least b t / 2.
-    apart = procs - sums[group, 1]
-    if apart > 0 and problem.item_gbps[item] * apart > 2.0 * spare * (1.0 + 1e-9):
-        return False
-    if head_start == inf or problem.mode_first[item + 1] - first > 1:
-        return True
-    if procs <= sums[group, 2 if splits else 3]:
-        return True
-    power = strongest(problem, scratch, group, procs)
-    return t + least_time(problem, item, first, power) <= head_start + TOL
 
 
 @helper()
@@ -148,18 +114,12 @@ def look_ahead(state: ProfileState, t: float) -> tuple[int, int, float]:
             times[steps] = profile.time[block, i]
             steps += 1
     measure_sizes(scratch, steps)
-    return row, steps, free_gbps(problem, profile, row)
-
-
-@helper()
-def free_gbps(problem: Problem, profile: Profile, row: int) -> float:
-    """The free capacity of all links in a row, Gbit/s."""
     spare = 0.0
     for k in range(problem.link_gbps.size):
         left = FULL + ROUNDING - profile.load[row, k]
         if left > 0:
             spare += problem.link_gbps[k] * (left / FULL)
-    return spare
+    return row, steps, spare
 
 
 @helper()
@@ -205,13 +165,19 @@ def may_hold(scratch: Scratch, block: int, t: float) -> bool:
 def promising(
     problem: Problem, scratch: Scratch, item: int, t: float, steps: int, spare: float
 ) -> bool:
-    """Whether an item is worth trying now: as `may_fit`, with all bookings that lie ahead."""
-    if not may_fit(problem, scratch, item, t, inf, spare):
-        return False
+    """Whether it is worth trying an item now, with all bookings that lie ahead.
+
+    `spare` is the free capacity of all links, Gbit/s.
+    """
     group, mode = problem.item_group[item], problem.mode_first[item]
+    procs, splits, sums = problem.mode_procs[mode], problem.item_splits[item], scratch.sums
+    if procs > sums[group, 0] or (not splits and procs > sums[group, 1]):
+        return False
+    # Each part but the largest has t <= n / 2, so that its link carries at least b t / 2.
+    apart = procs - sums[group, 1]
+    if apart > 0 and problem.item_gbps[item] * apart > 2.0 * spare * (1.0 + 1e-9):
+        return False
     if steps == 1 or problem.mode_first[item + 1] - mode > 1:
         return True
-    procs = problem.mode_procs[mode]
     end = t + least_time(problem, item, mode, strongest(problem, scratch, group, procs))
-    whole = 0 if problem.item_splits[item] else 1
-    return lasts(scratch.stair, scratch.stair_time, steps, procs, whole, end)
+    return lasts(scratch.stair, scratch.stair_time, steps, procs, 0 if splits else 1, end)

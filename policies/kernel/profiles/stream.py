@@ -22,7 +22,7 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.profiles.lookahead import free_gbps, may_fit, survey
+from coalloc.policies.kernel.profiles.lookahead import look_ahead, promising, survey
 from coalloc.policies.kernel.profiles.profile import locate, reset
 from coalloc.policies.kernel.profiles.seek import hold, seek
 from coalloc.policies.kernel.profiles.stream_state import (
@@ -39,7 +39,7 @@ from coalloc.policies.kernel.profiles.stream_state import (
     forget,
     leave,
     line_up,
-    pop,
+    pop_end,
 )
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
@@ -48,7 +48,6 @@ from coalloc.policies.kernel.state import (
     STAMP,
     STRICT,
     Base,
-    Outcome,
     Problem,
     Profile,
     ProfileState,
@@ -74,85 +73,6 @@ def start_strictly(state: ProfileState, stream: Stream, t: float) -> None:
 
 
 @helper()
-def rows_at(profile: Profile, out: Outcome, head: int, t: float) -> tuple[int, int, int, float]:
-    """The row at t and its whole free slots, that of the head's start, and that start, s.
-
-    The last two are -1 and inf where there is no head.
-    """
-    place, i = locate(profile, t)
-    row, total = profile.row[profile.block[place], i], profile.total[profile.block[place], i]
-    if head < 0:
-        return row, total, -1, inf
-    a, b = locate(profile, out.start[head])
-    return row, total, profile.row[profile.block[a], b], out.start[head]
-
-
-@helper()
-def book_head(state: ProfileState, item: int, t: float) -> int:
-    """Book the first job of the queue, if it has to wait: the head; else -1."""
-    found = seek(state, item, t, False)
-    if found.end == inf or found.start <= t:
-        return -1
-    hold(state, item, found)
-    return item
-
-
-@helper()
-def start_fitting(
-    state: ProfileState, stream: Stream, t: float, queue: Ints, easy: bool, head: int, new: int
-) -> None:
-    """Start what fits, in this order; `new`: the first job not tried since a release.
-
-    `head` has its booking already, where it was chosen by another order; else below 0.
-    """
-    problem, profile, scratch, out = state.problem, state.profile, state.scratch, state.out
-    count = stream.counts
-    if easy and head < 0 and new > count[FIRST]:
-        head = book_head(state, queue[count[FIRST]], t)
-        if head < 0:
-            new = count[FIRST]
-    scratch.counters[STAMP] += 1
-    row, head_row, head_start, total, spare = 0, -1, inf, 0, 0.0
-    fresh = False
-    kept = new
-    for pos in range(new, count[LAST]):
-        item = queue[pos]
-        if stream.start[item] == stream.start[item]:
-            continue
-        placed = False
-        if not fresh:
-            fresh = True
-            row, total, head_row, head_start = rows_at(profile, out, head, t)
-            spare = free_gbps(problem, profile, row)
-        if problem.mode_procs[item] <= total and item != head:
-            group = problem.item_group[item]
-            if scratch.stamp[group] != scratch.counters[STAMP]:
-                survey(state, group, row, head_row, t)
-            if may_fit(problem, scratch, item, t, head_start, spare):
-                found = seek(state, item, t, True)
-                if found.end < inf:
-                    hold(state, item, found)
-                    placed = True
-        if easy and head < 0 and not placed:
-            found = seek(state, item, t, False)
-            if found.end < inf:
-                hold(state, item, found)
-                fresh = False
-                placed = out.start[item] <= t
-                if not placed:
-                    head = item
-        if placed:
-            begin(state, stream, item, t)
-            fresh = False
-        else:
-            queue[kept] = item
-            kept += 1
-    count[LAST] = kept
-    if head >= 0:
-        leave(state, head, t)
-
-
-@helper()
 def start_first(state: ProfileState, stream: Stream, t: float) -> int:
     """Start from the front of the queue what fits now; the first that does not, booked; or -1."""
     out = state.out
@@ -168,6 +88,44 @@ def start_first(state: ProfileState, stream: Stream, t: float) -> int:
                 return item
             begin(state, stream, item, t)
     return -1
+
+
+@helper()
+def start_fitting(
+    state: ProfileState, stream: Stream, t: float, order: Ints, head: int, new: int
+) -> None:
+    """Start what fits beside the head, which is booked, in this order, and give the booking back.
+
+    `new`: the first job not tried since a release. `head`: below 0 where there is none.
+    """
+    problem, scratch = state.problem, state.scratch
+    count = stream.counts
+    scratch.counters[STAMP] += 1
+    row, steps, spare, fresh = 0, 0, 0.0, False
+    kept = new
+    for pos in range(new, count[LAST]):
+        item = order[pos]
+        if stream.start[item] == stream.start[item]:
+            continue
+        if not fresh:
+            fresh = True
+            row, steps, spare = look_ahead(state, t)
+        if problem.mode_procs[item] <= scratch.stair[0, 0] and item != head:
+            group = problem.item_group[item]
+            if scratch.stamp[group] != scratch.counters[STAMP]:
+                survey(state, group, row, t)
+            if promising(problem, scratch, item, t, steps, spare):
+                found = seek(state, item, t, True)
+                if found.end < inf:
+                    hold(state, item, found)
+                    begin(state, stream, item, t)
+                    fresh = False
+                    continue
+        order[kept] = item
+        kept += 1
+    count[LAST] = kept
+    if head >= 0:
+        leave(state, head, t)
 
 
 @helper()
@@ -231,7 +189,8 @@ def end_jobs(
     first = count[ENDED]
     while count[RUNNING] > 0 and stream.heap_time[0] <= limit:
         t = max(t, stream.heap_time[0])
-        stream.heap_job[jobs + count[ENDED] - first] = pop(stream)
+        job = pop_end(stream.heap_time, stream.heap_job, count, RUNNING)
+        stream.heap_job[jobs + count[ENDED] - first] = job
         count[ENDED] += 1
     ended, early = count[ENDED] - first, 0
     for x in range(ended):
@@ -267,16 +226,15 @@ def advance(
                 start_strictly(state, stream, t)
         elif decoder == INSERT:
             start_booked(state, stream, t, new, early)
-        elif stream.line.size > 0:
-            last, before = count[LAST], stream.queue[count[FIRST]] if count[LAST] > 0 else -1
-            head = start_first(state, stream, t)
-            if freed or new == count[FIRST] or head != before:
-                beside = count[FIRST]
-            line = stream.line
-            start_fitting(state, stream, t, line, False, head, beside)
-            drop_started(stream, last)
         else:
-            first, queue = count[FIRST] if freed else new, stream.queue
-            easy = decoder == EASY
-            start_fitting(state, stream, t, queue, easy, -1, first)
+            apart, last, head = stream.line.size > 0, count[LAST], -1
+            again = freed or new == count[FIRST]
+            if decoder == EASY:
+                before = stream.queue[count[FIRST]] if count[LAST] > 0 else -1
+                head = start_first(state, stream, t)
+                again = again or head != before
+            order, tried = (stream.line, beside) if apart else (stream.queue, new)
+            start_fitting(state, stream, t, order, head, count[FIRST] if again else tried)
+            if apart:
+                drop_started(stream, last)
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+from coalloc.policies.kernel.heap import pop, push
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import least_time
 from coalloc.policies.kernel.profiles.profile import book, bound, locate, move
@@ -21,6 +22,7 @@ from coalloc.policies.kernel.state import (
     ProfileState,
 )
 
+push_end, pop_end = helper()(push), helper()(pop)
 INSTANT = 1e-6
 """What happens within this time is one instant, the latest of it; seconds."""
 
@@ -129,44 +131,6 @@ def leave(state: ProfileState, item: int, t: float) -> None:
 
 
 @helper()
-def push(stream: Stream, time: float, job: int) -> None:
-    """Add an end to the heap."""
-    at = stream.counts[RUNNING]
-    stream.counts[RUNNING] += 1
-    while at > 0:
-        parent = (at - 1) >> 1
-        if stream.heap_time[parent] <= time:
-            break
-        stream.heap_time[at] = stream.heap_time[parent]
-        stream.heap_job[at] = stream.heap_job[parent]
-        at = parent
-    stream.heap_time[at] = time
-    stream.heap_job[at] = job
-
-
-@helper()
-def pop(stream: Stream) -> int:
-    """Take the first end from the heap; its job."""
-    job = stream.heap_job[0]
-    stream.counts[RUNNING] -= 1
-    last = stream.counts[RUNNING]
-    time, moved = stream.heap_time[last], stream.heap_job[last]
-    at = 0
-    while 2 * at + 1 < last:
-        child = 2 * at + 1
-        if child + 1 < last and stream.heap_time[child + 1] < stream.heap_time[child]:
-            child += 1
-        if stream.heap_time[child] >= time:
-            break
-        stream.heap_time[at] = stream.heap_time[child]
-        stream.heap_job[at] = stream.heap_job[child]
-        at = child
-    stream.heap_time[at] = time
-    stream.heap_job[at] = moved
-    return job
-
-
-@helper()
 def begin(state: ProfileState, stream: Stream, item: int, t: float) -> None:
     """Let a booked job run from t on."""
     problem, out = state.problem, state.out
@@ -183,7 +147,7 @@ def begin(state: ProfileState, stream: Stream, item: int, t: float) -> None:
         end = min(end, t + length)
     stream.start[item] = t
     stream.end[item] = end
-    push(stream, end, item)
+    push_end(stream.heap_time, stream.heap_job, stream.counts, RUNNING, end, item)
 
 
 @helper()

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer, shift
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.search.listing import listing
-from coalloc.policies.kernel.search.listing_state import MADE, ListingDesk, ListingGenes, Rows
-from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
+from coalloc.policies.kernel.search.listing_state import MADE, ListingGenes, ListingState
+from coalloc.policies.kernel.state import MAKESPAN, Outcome
 from coalloc.policies.kernel.xorshift import draw, pick
 
 LATEST, LAST = 5, 3
@@ -38,14 +37,10 @@ class Domains(NamedTuple):
 
 
 class ListingSearch(NamedTuple):
-    """Records that the moves change, and the listing reads and writes."""
+    """A listing whose genes the moves change."""
 
-    problem: Problem
-    rows: Rows
-    genes: ListingGenes
+    listing: ListingState
     best: ListingGenes
-    desk: ListingDesk
-    out: Outcome
     domains: Domains
     objective: int
 
@@ -89,7 +84,7 @@ def propose(search: ListingSearch, state: Annealing) -> tuple[bool, Move]:
     A move is how its place changed (STAYED, SHIFTED, SWAPPED), its places before and after, the
     item, and its choices before.
     """
-    domains, genes, random = search.domains, search.genes, state.random
+    domains, genes, random = search.domains, search.listing.genes, state.random
     order, size = genes.order, genes.order.size
     kind = draw(random)
     x = pick(random, size)
@@ -129,7 +124,7 @@ def propose(search: ListingSearch, state: Annealing) -> tuple[bool, Move]:
 def undo(search: ListingSearch, move: Move) -> None:
     """Take back what `propose` did."""
     moved, a, b, item, level, home, block, mode, sc = move
-    genes, order = search.genes, search.genes.order
+    genes, order = search.listing.genes, search.listing.genes.order
     if moved == SHIFTED:
         shift(order, b, a)
     elif moved == SWAPPED:
@@ -141,29 +136,20 @@ def undo(search: ListingSearch, move: Move) -> None:
 @helper(inline=True)
 def evaluate(search: ListingSearch, state: Annealing) -> float:
     """List everything by these choices; inf where that passes LIMIT or LATEST."""
-    return listing(
-        search.problem,
-        search.rows,
-        search.genes,
-        search.desk,
-        search.out,
-        search.objective,
-        state.value[LIMIT],
-        state.value[LATEST],
-    )
+    return listing(search.listing, search.objective, state.value[LIMIT], state.value[LATEST])
 
 
 @helper(inline=True)
 def accept(search: ListingSearch, state: Annealing, value: float) -> float:
     """Remember what ends last in what was just listed; the makespan or weighted completion."""
-    state.count[LAST] = last_item(search.genes.order, search.out)
-    return search.desk.measure[MADE] if search.objective == MAKESPAN else value
+    state.count[LAST] = last_item(search.listing.genes.order, search.listing.out)
+    return search.listing.desk.measure[MADE] if search.objective == MAKESPAN else value
 
 
 @helper(inline=True)
 def keep(search: ListingSearch) -> None:
     """Copy the choices: they are the best so far."""
-    copy_genes(search.genes, search.best)
+    copy_genes(search.listing.genes, search.best)
 
 
 anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)

@@ -80,17 +80,8 @@ def gains_most(
 
 
 @kernel
-def grow(
-    tasks: Tasks,
-    total: float,
-    ratio: float,
-    by_level: bool,
-    steps: int,
-    row: Ints,
-    paths: Paths,
-    out: Floats,
-) -> int:
-    """Grow allotments until the path is at most `ratio` times the mean area; the steps made.
+def grow(tasks: Tasks, total: float, by_level: bool, row: Ints, paths: Paths, out: Floats) -> None:
+    """Grow allotments until the path is at most the mean area.
 
     `total` are the processes of the platform; by level, none may use more than there are (MCPA).
     The allotments in `row` are grown in place; `out` is the length of the critical path and the
@@ -103,18 +94,16 @@ def grow(
     for v in range(row.size):
         crowd[tasks.level[v]] += procs[row[v]]
         area += procs[row[v]] * seconds[row[v]]
-    made = 0
     while True:
         path = longest_to(tasks, row, paths.top)
         out[0], out[1] = path, area / total
-        if path <= ratio * out[1] or made >= steps:
-            return made
+        if path <= out[1]:
+            return
         longest_from(tasks, row, paths.bottom)
         chosen = gains_most(tasks, row, paths, path, total, by_level)
         if chosen < 0:
-            return made
+            return
         r = row[chosen]
         area += procs[r + 1] * seconds[r + 1] - procs[r] * seconds[r]
         crowd[tasks.level[chosen]] += procs[r + 1] - procs[r]
         row[chosen] = r + 1
-        made += 1

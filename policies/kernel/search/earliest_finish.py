@@ -18,14 +18,14 @@ from typing import Any
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.search.serial_fit import meet, ready, run_time
 from coalloc.policies.kernel.search.serial_sgs import book
-from coalloc.policies.kernel.search.serial_state import Choices, Items, Out, SerialDesk, Site
-from coalloc.policies.kernel.state import FINEST, TOL, Problem
+from coalloc.policies.kernel.search.serial_state import Choices, SerialState
+from coalloc.policies.kernel.state import FINEST, TOL
 
 
 @helper(inline=True)
-def weaker(problem: Problem, site: Site, desk: SerialDesk, group: int, power: float) -> float:
+def weaker(state: SerialState, group: int, power: float) -> float:
     """The strongest nodes that are weaker, on the clusters that are wanted; 0 if there are none."""
-    found = 0.0
+    problem, site, desk, found = state.problem, state.site, state.desk, 0.0
     for k in range(problem.link_gbps.size):
         if desk.want[k] > 0:
             for c in range(site.first[k], site.first[k + 1]):
@@ -35,9 +35,9 @@ def weaker(problem: Problem, site: Site, desk: SerialDesk, group: int, power: fl
 
 
 @helper(inline=True)
-def weakest(problem: Problem, site: Site, desk: SerialDesk, group: int) -> float:
+def weakest(state: SerialState, group: int) -> float:
     """The power of the weakest nodes on the clusters that are wanted; inf if there are none."""
-    found = inf
+    problem, site, desk, found = state.problem, state.site, state.desk, inf
     for k in range(problem.link_gbps.size):
         if desk.want[k] > 0:
             for c in range(site.first[k], site.first[k + 1]):
@@ -47,46 +47,37 @@ def weakest(problem: Problem, site: Site, desk: SerialDesk, group: int) -> float
 
 
 @helper(inline=True)
-def finish(
-    problem: Problem,
-    site: Site,
-    items: Items,
-    desk: SerialDesk,
-    out: Out,
-    item: int,
-    n: int,
-    append: Any,
-    limit: float,
-) -> Any:
+def finish(state: SerialState, item: int, n: int, append: Any, limit: float) -> Any:
     """Earliest end before `limit` of `desk.want`: end, start, least power; the end is inf if none.
 
     Of equal ends the earlier start.
     """
     end, start, low = inf, inf, 0.0
-    group = problem.item_group[item]
-    level, first = weaker(problem, site, desk, group, inf), ready(problem, out, item, desk.want)
-    last = weakest(problem, site, desk, group)
+    group, want = state.problem.item_group[item], state.desk.want
+    level, first = weaker(state, group, inf), ready(state, item, want)
+    last = weakest(state, group)
     tried = 0
     while level > 0.0 and first < inf:
-        d = run_time(problem, items, item, n, level, desk.want)
+        d = run_time(state, item, n, level, want)
         if tried == 1 and level > last:  # none of all levels starts before this
-            first = meet(problem, site, items, desk, item, n, last, first, d, append)
+            first = meet(state, item, n, last, first, d, append)
         if first + max(d, FINEST * abs(first)) >= min(limit, end):
             break
-        t = meet(problem, site, items, desk, item, n, level, first, d, append)
+        t = meet(state, item, n, level, first, d, append)
         ended = t + max(d, FINEST * abs(t))
         if t < inf and ended < limit and (ended < end or (ended == end and t < start)):
             end, start, low = ended, t, level
         if t <= first:
             break
         tried += 1
-        level = weaker(problem, site, desk, group, level)
+        level = weaker(state, group, level)
     return end, start, low
 
 
 @helper(inline=True)
-def spend_idle(problem: Problem, site: Site, desk: SerialDesk, out: Out, item: int) -> None:
+def spend_idle(state: SerialState, item: int) -> None:
     """Take an item's nodes before its start too: their idle time is over."""
+    problem, site, desk, out = state.problem, state.site, state.desk, state.out
     first = out.use_first[item]
     for x in range(first, first + out.use_count[item]):
         c, k = out.use_class[x], 0
@@ -101,15 +92,7 @@ def spend_idle(problem: Problem, site: Site, desk: SerialDesk, out: Out, item: i
 
 @kernel
 def map_items(
-    problem: Problem,
-    site: Site,
-    items: Items,
-    desk: SerialDesk,
-    out: Out,
-    order: Any,
-    choices: Choices,
-    insertion: Any,
-    least_loaded: Any,
+    state: SerialState, order: Any, choices: Choices, insertion: Any, least_loaded: Any
 ) -> int:
     """Map items in this order, each where it ends first; the places looked for.
 
@@ -118,7 +101,8 @@ def map_items(
     then to one cluster, then to the first. An item that finds no place is left at inf, and so are
     its children.
     """
-    clusters, looks, append = problem.link_gbps.size, 0, not insertion
+    desk, out = state.desk, state.out
+    clusters, looks, append = desk.want.size, 0, not insertion
     for x in range(order.size):
         item = order[x]
         if out.end[item] < inf:
@@ -135,7 +119,7 @@ def map_items(
                 if home < clusters:
                     desk.want[home] = n
                 limit = best + TOL if n < fewest else best - TOL
-                end, start, level = finish(problem, site, items, desk, out, item, n, append, limit)
+                end, start, level = finish(state, item, n, append, limit)
                 looks += 1
                 if end < inf:
                     best, begun, fewest, low = end, start, n, level
@@ -144,7 +128,7 @@ def map_items(
                 row -= 1
         if best < inf:
             out.start[item], out.end[item] = begun, best
-            book(problem, site, items, desk, out, item, fewest, low, append)
+            book(state, item, fewest, low, append)
             if least_loaded and append:
-                spend_idle(problem, site, desk, out, item)
+                spend_idle(state, item)
     return looks

@@ -13,7 +13,12 @@ from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.search.annealing import LAST, LATEST, Domains, ListingSearch, anneal
-from coalloc.policies.kernel.search.listing_state import ListingDesk, ListingGenes, Rows
+from coalloc.policies.kernel.search.listing_state import (
+    ListingDesk,
+    ListingGenes,
+    ListingState,
+    Rows,
+)
 from coalloc.policies.kernel.state import Outcome
 
 ANY, WHOLE = -1, -2
@@ -129,9 +134,8 @@ class Lister:
     def _search(
         self, genes: ListingGenes, best: ListingGenes, domains: Domains, objective: int
     ) -> ListingSearch:
-        return ListingSearch(
-            self.problem, self.rows, genes, best, self.desk, self.out, domains, objective
-        )
+        listing = ListingState(self.problem, self.rows, genes, self.desk, self.out)
+        return ListingSearch(listing, best, domains, objective)
 
     def last_item(self) -> int:
         """An item that ends last in what `evaluate` listed to its end."""

@@ -43,23 +43,15 @@ from coalloc.policies.kernel.search.listing_state import (
     STARTED,
     USED,
     ListingDesk,
-    ListingGenes,
-    Rows,
+    ListingState,
 )
-from coalloc.policies.kernel.state import FULL, MAKESPAN, MOST_LOAD, TOL, WEIGHING, Outcome, Problem
+from coalloc.policies.kernel.state import FULL, MAKESPAN, MOST_LOAD, TOL, WEIGHING
 
 
 @helper(inline=True)
-def start(
-    problem: Problem,
-    genes: ListingGenes,
-    desk: ListingDesk,
-    out: Outcome,
-    item: int,
-    t: float,
-    end: float,
-) -> None:
+def start(state: ListingState, item: int, t: float, end: float) -> None:
     """Book what `try_now` found, and tell the children."""
+    problem, genes, desk, out = state.problem, state.genes, state.desk, state.out
     first = desk.counters[USED]
     length = desk.counters[LENGTH]
     group, clusters = problem.item_group[item], problem.link_gbps.size
@@ -108,10 +100,9 @@ def start(
 
 
 @helper(inline=True)
-def finish(
-    problem: Problem, genes: ListingGenes, desk: ListingDesk, out: Outcome, t: float
-) -> float:
+def finish(state: ListingState, t: float) -> float:
     """Give back what ends by t; the power that is free again."""
+    problem, genes, desk, out = state.problem, state.genes, state.desk, state.out
     clusters = problem.link_gbps.size
     loads, gone = False, 0.0
     while desk.counters[RUNNING] > 0:
@@ -141,10 +132,10 @@ def finish(
 
 
 @helper(inline=True)
-def open_desk(
-    rows: Rows, genes: ListingGenes, desk: ListingDesk, out: Outcome, problem: Problem
-) -> float:
+def open_desk(state: ListingState) -> float:
     """Make everything as it is before the first event; the least area of what is listed."""
+    problem, rows, genes = state.problem, state.rows, state.genes
+    desk, out = state.desk, state.out
     for x in range(desk.counters.size):
         desk.counters[x] = 0
     desk.counters[USED] = rows.first_use[0]
@@ -172,8 +163,9 @@ def open_desk(
 
 
 @helper(inline=True)
-def go_on(problem: Problem, rows: Rows, desk: ListingDesk, row: int, t: float) -> int:
+def go_on(state: ListingState, row: int, t: float) -> int:
     """Take over the rows up to t; the last of them."""
+    rows, desk = state.rows, state.desk
     while row + 1 < rows.time.size and rows.time[row + 1] <= t:
         row += 1
         for c in range(desk.free.size):
@@ -184,17 +176,9 @@ def go_on(problem: Problem, rows: Rows, desk: ListingDesk, row: int, t: float) -
 
 
 @helper(inline=True)
-def scan(
-    problem: Problem,
-    rows: Rows,
-    genes: ListingGenes,
-    desk: ListingDesk,
-    out: Outcome,
-    t: float,
-    row: int,
-    head: int,
-) -> tuple[int, float]:
+def scan(state: ListingState, t: float, row: int, head: int) -> tuple[int, float]:
     """Start what fits now; where the list begins then, and when the next item becomes ready."""
+    problem, genes, desk = state.problem, state.genes, state.desk
     order, follows = genes.order, desk.follows
     total = 0
     for c in range(desk.free.size):
@@ -210,9 +194,9 @@ def scan(
             else:
                 end = inf
                 if desk.procs[x] <= total:
-                    end = best_now(problem, rows, genes, desk, out, item, t, row)
+                    end = best_now(state, item, t, row)
                 if end < inf:
-                    start(problem, genes, desk, out, item, t, end)
+                    start(state, item, t, end)
                     total -= desk.procs[x]
                     if before < 0:
                         head = after
@@ -234,9 +218,10 @@ def scan(
 
 @helper(inline=True)
 def weigh(
-    rows: Rows, desk: ListingDesk, item: int, length: float, value: float, waiting: float
+    state: ListingState, item: int, length: float, value: float, waiting: float
 ) -> tuple[float, float]:
     """Weighted completion, and the weight of what has not begun, with an item that ends so late."""
+    rows, desk = state.rows, state.desk
     job = rows.job[item]
     if desk.last[job] == 0.0:
         waiting -= rows.weight[item]
@@ -247,9 +232,9 @@ def weigh(
 
 
 @helper(inline=True)
-def upcoming_event(rows: Rows, desk: ListingDesk, out: Outcome, row: int, wake: float) -> float:
+def upcoming_event(state: ListingState, row: int, wake: float) -> float:
     """Time of the next event: an item is ready or ends, or a row begins; inf if there is none."""
-    upcoming = wake
+    rows, desk, out, upcoming = state.rows, state.desk, state.out, wake
     if desk.counters[RUNNING] > 0:
         upcoming = min(upcoming, out.end[desk.running[desk.counters[RUNNING] - 1]])
     if row + 1 < rows.time.size:
@@ -267,16 +252,7 @@ def free_choices(desk: ListingDesk, item: int) -> bool:
 
 
 @helper(inline=True)
-def listing(
-    problem: Problem,
-    rows: Rows,
-    genes: ListingGenes,
-    desk: ListingDesk,
-    out: Outcome,
-    objective: int,
-    cutoff: float,
-    latest: float,
-) -> float:
+def listing(state: ListingState, objective: int, cutoff: float, latest: float) -> float:
     """List everything; its energy, or inf where that passes `cutoff` or an end `latest`.
 
     The energy is the weighted completion, or makespan + blend * (power * seconds held by items or
@@ -284,9 +260,10 @@ def listing(
     though the makespan stays: without it most changes of a large queue look alike.
     The makespan alone is left in desk.measure; `out.missing` says which items load links.
     """
+    rows, desk, out = state.rows, state.desk, state.out
     now = rows.time[0]
-    least = open_desk(rows, genes, desk, out, problem)
-    size = genes.order.size
+    least = open_desk(state)
+    size = state.genes.order.size
     able = max(rows.able[0], 1e-12)
     blend = desk.measure[BLEND] if objective == MAKESPAN else 0.0
     horizon = latest
@@ -297,8 +274,8 @@ def listing(
     busy, done = 0.0, 0
     t, row, head = now, 0, 0
     while True:
-        row = go_on(problem, rows, desk, row, t)
-        head, wake = scan(problem, rows, genes, desk, out, t, row, head)
+        row = go_on(state, row, t)
+        head, wake = scan(state, t, row, head)
         while done < desk.counters[STARTED]:
             item = desk.started[done]
             done += 1
@@ -308,7 +285,7 @@ def listing(
             busy += desk.power[item]
             least += desk.power[item] * (end - t) - rows.area[item]
             if objective == WEIGHING:
-                value, waiting = weigh(rows, desk, item, end - now, value, waiting)
+                value, waiting = weigh(state, item, end - now, value, waiting)
             made = max(made, end - now)
         if objective == MAKESPAN:
             value = made + blend * least / able
@@ -317,9 +294,9 @@ def listing(
         if done == size:
             desk.measure[MADE] = made
             return value
-        upcoming = upcoming_event(rows, desk, out, row, wake)
+        upcoming = upcoming_event(state, row, wake)
         if upcoming == inf:  # nothing will change
-            if not free_choices(desk, genes.order[head]):
+            if not free_choices(desk, state.genes.order[head]):
                 return inf
             continue
         least += (able - busy) * (upcoming - t)
@@ -328,4 +305,4 @@ def listing(
         if objective == WEIGHING and value + waiting * (upcoming - now) > cutoff:
             return inf
         t = upcoming
-        busy -= finish(problem, genes, desk, out, t)
+        busy -= finish(state, t)

@@ -5,21 +5,24 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import closes, data_ready, divide, lay_wide, low_side, soonest
-from coalloc.policies.kernel.search.listing_state import (
-    HELD,
-    LENGTH,
-    LOADS,
-    ListingDesk,
-    ListingGenes,
-    Rows,
+from coalloc.policies.kernel.loads import (
+    closes,
+    data_ready,
+    divide,
+    lay_wide,
+    low_side,
+    one_cluster,
+    onto_classes,
+    soonest,
 )
-from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Outcome, Problem
+from coalloc.policies.kernel.search.listing_state import HELD, LENGTH, LOADS, ListingState
+from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Problem
 
 
 @helper(inline=True)
-def foresee(rows: Rows, desk: ListingDesk, row: int, end: float) -> None:
+def foresee(state: ListingState, row: int, end: float) -> None:
     """Lower what is free, and raise the load, to what the rows until `end` leave."""
+    rows, desk = state.rows, state.desk
     for c in range(desk.free.size):
         desk.least[c] = desk.free[c]
     for k in range(desk.load.size):
@@ -36,32 +39,16 @@ def foresee(rows: Rows, desk: ListingDesk, row: int, end: float) -> None:
 
 
 @helper(inline=True)
-def choose(
-    problem: Problem, desk: ListingDesk, item: int, procs: int, size: int, home: int, sc: float
-) -> bool:
+def choose(state: ListingState, item: int, procs: int, size: int, home: int, sc: float) -> bool:
     """Write into desk.best how many processes each cluster gets; False if there is no way."""
-    clusters = problem.link_gbps.size
-    chosen = -1
+    problem, desk, clusters = state.problem, state.desk, state.desk.best.size
+    group = problem.item_group[item]
+    chosen = one_cluster(
+        problem, group, procs, size, home, desk.avail, desk.count, desk.take, desk.cost
+    )
     for k in range(clusters):
-        desk.best[k] = 0
-        if desk.avail[k] < procs or (home >= 0 and k != home):
-            continue
-        desk.cost[k] = 0.0
-        left = procs
-        for x in range(size - 1, -1, -1):
-            c = problem.group_class[problem.item_group[item], x]
-            if problem.class_cluster[c] == k and left > 0:
-                count = min(left, desk.count[x])
-                left -= count
-                desk.cost[k] += count * problem.class_power[c]
-        if chosen >= 0:
-            less = desk.cost[k] < desk.cost[chosen] * (1.0 - 1e-12)
-            same = desk.cost[k] <= desk.cost[chosen] * (1.0 + 1e-12)
-            if not less and not (same and desk.avail[k] < desk.avail[chosen]):
-                continue
-        chosen = k
+        desk.best[k] = procs if k == chosen else 0
     if chosen >= 0:
-        desk.best[chosen] = procs
         desk.counters[LOADS] = 0
         return True
     if home != -1 or not problem.item_splits[item]:
@@ -81,27 +68,6 @@ def choose(
 
 
 @helper(inline=True)
-def lay(problem: Problem, desk: ListingDesk, item: int, size: int) -> float:
-    """Lay desk.best on classes, weakest first; the least power used."""
-    group = problem.item_group[item]
-    length, weakest, power = 0, inf, 0.0
-    for x in range(size - 1, -1, -1):
-        c = problem.group_class[group, x]
-        k = problem.class_cluster[c]
-        count = min(desk.best[k], desk.count[x])
-        if count > 0:
-            desk.best[k] -= count
-            desk.use_class[length] = c
-            desk.use_procs[length] = count
-            length += 1
-            power += count * problem.class_power[c]
-            weakest = min(weakest, problem.class_power[c])
-    desk.counters[LENGTH] = length
-    desk.measure[HELD] = power
-    return weakest
-
-
-@helper(inline=True)
 def powers_of(problem: Problem, level: int) -> tuple[float, float]:
     """The least and the greatest power that an item of this level may use; 0 and inf: any."""
     lowest, highest = 0.0, inf
@@ -114,18 +80,11 @@ def powers_of(problem: Problem, level: int) -> tuple[float, float]:
 
 @helper(inline=True)
 def count_ahead(
-    problem: Problem,
-    rows: Rows,
-    desk: ListingDesk,
-    group: int,
-    size: int,
-    highest: float,
-    t: float,
-    row: int,
-    end: float,
+    state: ListingState, group: int, size: int, highest: float, t: float, row: int, end: float
 ) -> int:
     """Count the processes that the first classes hold from t until `end`, in all and by cluster."""
-    foresee(rows, desk, row, end)
+    problem, desk = state.problem, state.desk
+    foresee(state, row, end)
     total = 0
     for k in range(desk.avail.size):
         desk.avail[k] = 0
@@ -144,17 +103,9 @@ def count_ahead(
 
 
 @helper(inline=True)
-def try_now(
-    problem: Problem,
-    rows: Rows,
-    genes: ListingGenes,
-    desk: ListingDesk,
-    item: int,
-    t: float,
-    row: int,
-    only: int,
-) -> float:
+def try_now(state: ListingState, item: int, t: float, row: int, only: int) -> float:
     """End of an item that starts now, or inf; what it takes is left in use_class and use_procs."""
+    problem, rows, genes, desk = state.problem, state.rows, state.genes, state.desk
     group, home = problem.item_group[item], desk.home[item]
     if only >= 0:
         home = only
@@ -188,9 +139,11 @@ def try_now(
                 continue
         if not bare:
             end = t + max(min(scaled / power + fixed * sc, limit), shortest)
-            total = count_ahead(problem, rows, desk, group, y + 1, highest, t, row, end)
-        if total >= procs and choose(problem, desk, item, procs, y + 1, home, sc):
-            weakest = lay(problem, desk, item, y + 1)
+            total = count_ahead(state, group, y + 1, highest, t, row, end)
+        if total >= procs and choose(state, item, procs, y + 1, home, sc):
+            desk.counters[LENGTH], desk.measure[HELD], weakest = onto_classes(
+                problem, group, y + 1, desk.best, desk.count, desk.use_class, desk.use_procs
+            )
             if desk.counters[LOADS] == 0:
                 sc = 1.0
             return t + max(min(scaled / weakest + fixed * sc, limit), shortest)
@@ -200,23 +153,15 @@ def try_now(
 
 
 @helper(inline=True)
-def best_now(
-    problem: Problem,
-    rows: Rows,
-    genes: ListingGenes,
-    desk: ListingDesk,
-    out: Outcome,
-    item: int,
-    t: float,
-    row: int,
-) -> float:
+def best_now(state: ListingState, item: int, t: float, row: int) -> float:
     """`try_now`; for what moves data, on the first cluster that the data have reached."""
+    problem, desk, out = state.problem, state.desk, state.out
     if not problem.item_apart[item]:
-        return try_now(problem, rows, genes, desk, item, t, row, -1)
+        return try_now(state, item, t, row, -1)
     if problem.item_wide[item] >= 0:
         ready = soonest(problem, out, item)
         if ready <= t:
-            return try_now(problem, rows, genes, desk, item, t, row, -1)
+            return try_now(state, item, t, row, -1)
         desk.ready[item] = ready
         return inf
     earliest = inf
@@ -225,7 +170,7 @@ def best_now(
             continue
         ready = data_ready(problem, out, item, k)
         if ready <= t:
-            end = try_now(problem, rows, genes, desk, item, t, row, k)
+            end = try_now(state, item, t, row, k)
             if end < inf:
                 return end
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, NamedTuple
 
 from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.state import Outcome, Problem
 
 MADE, BLEND, HELD = 0, 1, 2
 LENGTH, LOADS, RUNNING, USED, STARTED = 0, 1, 2, 3, 4
@@ -72,3 +73,13 @@ class ListingDesk(NamedTuple):
     home: Annotated[Ints, "N"]  # likewise
     measure: Annotated[Floats, 3]  # MADE, s; BLEND, see `listing`; HELD, power of what `lay` laid
     counters: Annotated[Ints, 8]
+
+
+class ListingState(NamedTuple):
+    """All that a listing reads and writes."""
+
+    problem: Problem
+    rows: Rows
+    genes: ListingGenes
+    desk: ListingDesk
+    out: Outcome

@@ -13,9 +13,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.annealing_loop import ACCEPTED, Annealing, annealer
+from coalloc.policies.kernel.annealing_loop import ACCEPTED, Annealing, annealer, shift
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.search.serial_sgs import schedule
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
@@ -26,11 +25,10 @@ from coalloc.policies.kernel.search.serial_state import (
     SUM,
     Items,
     Out,
-    SerialDesk,
     SerialGenes,
-    Site,
+    SerialState,
 )
-from coalloc.policies.kernel.state import MAKESPAN, Problem
+from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.kernel.xorshift import draw
 
 REFRESH = 8
@@ -39,15 +37,11 @@ Move = tuple[int, int, int, int, float, int]
 
 
 class SerialSearch(NamedTuple):
-    """Records that moves change and the builder reads and writes; with places in desk.place."""
+    """Genes that moves change, and the builder that reads them; with places in desk.place."""
 
-    problem: Problem
-    site: Site
-    items: Items
+    builder: SerialState
     genes: SerialGenes
     best: SerialGenes
-    desk: SerialDesk
-    out: Out
     objective: int
 
 
@@ -61,8 +55,9 @@ def meets(out: Out, one: int, other: int) -> bool:
 
 
 @helper()
-def find_chain(problem: Problem, genes: SerialGenes, desk: SerialDesk, out: Out) -> int:
+def find_chain(builder: SerialState, genes: SerialGenes) -> int:
     """Write into desk.chain a chain of items, each waiting for the next, from the last end on."""
+    problem, desk, out = builder.problem, builder.desk, builder.out
     order, length = genes.order, 0
     item = order[0]
     for x in range(order.size):
@@ -100,10 +95,9 @@ def move_to(order: Any, place: Any, source: int, target: int) -> None:
 
 
 @helper()
-def new_place(
-    problem: Problem, genes: SerialGenes, desk: SerialDesk, random: Any, item: int
-) -> Any:
+def new_place(builder: SerialState, genes: SerialGenes, random: Any, item: int) -> Any:
     """Another place in the order, behind the parents and before the children."""
+    problem, desk = builder.problem, builder.desk
     a, b, size = 0, genes.order.size - 1, genes.order.size
     for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
         a = max(a, desk.place[problem.parent[x]] + 1)
@@ -161,9 +155,9 @@ def join(genes: SerialGenes, item: int) -> None:
 
 
 @helper()
-def hand_over(items: Items, genes: SerialGenes, out: Out, random: Any, item: int) -> Any:
+def hand_over(builder: SerialState, genes: SerialGenes, random: Any, item: int) -> Any:
     """Give an item some processes that another has at the same time; the other, or -1."""
-    order, chosen = genes.order, -1
+    items, out, order, chosen = builder.items, builder.out, genes.order, -1
     for _ in range(4):
         other = order[int(draw(random) * order.size)]
         beside = out.start[other] < out.end[item] and out.end[other] > out.start[item]
@@ -194,11 +188,10 @@ def hand_over(items: Items, genes: SerialGenes, out: Out, random: Any, item: int
 
 
 @helper()
-def change_split(
-    problem: Problem, site: Site, items: Items, genes: SerialGenes, random: Any, item: int
-) -> None:
+def change_split(builder: SerialState, genes: SerialGenes, random: Any, item: int) -> None:
     """Move processes of an item to, from or between clusters; join them if one is left."""
-    clusters, group = problem.link_gbps.size, problem.item_group[item]
+    site, items, group = builder.site, builder.items, builder.problem.item_group[item]
+    clusters = site.rows.size
     lay_open(genes, item)
     source, target = int(draw(random) * clusters), int(draw(random) * clusters)
     parts, kind = genes.parts[item], draw(random)
@@ -221,21 +214,14 @@ def change_split(
 
 
 @helper()
-def change(
-    problem: Problem,
-    site: Site,
-    items: Items,
-    genes: SerialGenes,
-    random: Any,
-    item: int,
-    kind: float,
-) -> None:
+def change(builder: SerialState, genes: SerialGenes, random: Any, item: int, kind: float) -> None:
     """Change where an item runs, or on how many processes."""
+    problem, site, items = builder.problem, builder.site, builder.items
     clusters, group = problem.link_gbps.size, problem.item_group[item]
     n, home = genes.procs[item], genes.home[item]
     if home == SPLIT or (kind > 0.88 and items.splits[item] > 0 and home >= 0):
         if kind < 0.7 or kind > 0.88:
-            change_split(problem, site, items, genes, random, item)
+            change_split(builder, genes, random, item)
             return
         best = 0
         for k in range(1, clusters):
@@ -277,24 +263,23 @@ def propose(search: SerialSearch, state: Annealing) -> tuple[bool, Move]:
     processes, or -1. Its parts before are left in desk.saved. IDLE says whether nothing changed:
     such a move is rejected, since it may have written parts that are not in use.
     """
-    problem, site, items, genes = search.problem, search.site, search.items, search.genes
-    desk, out = search.desk, search.out
+    builder, genes, desk = search.builder, search.genes, search.builder.desk
     random, size = state.random, genes.order.size
     item = genes.order[min(int(draw(random) * size), size - 1)]
     if state.count[CHAIN] > 0 and draw(random) < 0.5:
         item = desk.chain[int(draw(random) * state.count[CHAIN])]
     before, n = desk.place[item], genes.procs[item]
     home, low = genes.home[item], genes.low[item]
-    for k in range(problem.link_gbps.size):
+    for k in range(desk.saved.size):
         desk.saved[k] = genes.parts[item, k]
     u, other = draw(random), -1
     if u < 0.35 and size > 1:
-        target = new_place(problem, genes, desk, random, item)
+        target = new_place(builder, genes, random, item)
         move_to(genes.order, desk.place, before, target)
     elif u < 0.5:
-        other = hand_over(items, genes, out, random, item)
+        other = hand_over(builder, genes, random, item)
     else:
-        change(problem, site, items, genes, random, item, draw(random))
+        change(builder, genes, random, item, draw(random))
     state.count[IDLE] = (
         desk.place[item] == before
         and genes.procs[item] == n
@@ -308,7 +293,7 @@ def propose(search: SerialSearch, state: Annealing) -> tuple[bool, Move]:
 @helper(inline=True)
 def undo(search: SerialSearch, move: Move) -> None:
     """Take back what `propose` did."""
-    genes, desk = search.genes, search.desk
+    genes, desk = search.genes, search.builder.desk
     item, before, n, home, low, other = move
     clusters = genes.parts.shape[1]
     if desk.place[item] != before:
@@ -333,16 +318,7 @@ def evaluate(search: SerialSearch, state: Annealing) -> float:
     """Schedule everything; inf where that passes LIMIT, or the last move has changed nothing."""
     if state.count[IDLE] > 0:
         return inf
-    return schedule(
-        search.problem,
-        search.site,
-        search.items,
-        search.genes,
-        search.desk,
-        search.out,
-        state,
-        search.objective,
-    )
+    return schedule(search.builder, search.genes, state, search.objective)
 
 
 @helper(inline=True)
@@ -350,7 +326,7 @@ def accept(search: SerialSearch, state: Annealing, value: float) -> float:
     """Find the chain that ends last, now and then; the makespan or weighted completion."""
     genes, count = search.genes, state.count
     if genes.order.size > 0 and (count[CHAIN] == 0 or count[ACCEPTED] % REFRESH == 0):
-        count[CHAIN] = find_chain(search.problem, genes, search.desk, search.out)
+        count[CHAIN] = find_chain(search.builder, genes)
     return state.value[MADE] if search.objective == MAKESPAN else state.value[SUM]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import load_units, shut
-from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
-from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Problem
+from coalloc.policies.kernel.search.serial_state import Items, SerialDesk, SerialState
+from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST
 
 
 @helper(inline=True)
@@ -29,8 +29,9 @@ def seconds(items: Items, item: int, n: int, power: float) -> Any:
 
 
 @helper(inline=True)
-def crossing(problem: Problem, items: Items, item: int, n: int, k: int, want: Any) -> Any:
+def crossing(state: SerialState, item: int, n: int, k: int, want: Any) -> Any:
     """Seconds that a cluster's idle link takes for what a task on several sends over it."""
+    problem, items = state.problem, state.items
     if items.comm[item] <= 0.0 or want[k] == 0 or want[k] >= n:
         return 0.0
     gbit = items.comm[item] * (want[k] / n) * ((n - want[k]) / (n - 1.0))
@@ -39,23 +40,24 @@ def crossing(problem: Problem, items: Items, item: int, n: int, k: int, want: An
 
 
 @helper(inline=True)
-def between(problem: Problem, items: Items, item: int, n: int, want: Any) -> float:
+def between(state: SerialState, item: int, n: int, want: Any) -> float:
     """Seconds that a task's communication between clusters takes."""
     longest = 0.0
-    for k in range(problem.link_gbps.size):
-        longest = max(longest, crossing(problem, items, item, n, k, want))
+    for k in range(want.size):
+        longest = max(longest, crossing(state, item, n, k, want))
     return longest
 
 
 @helper(inline=True)
-def asked(problem: Problem, items: Items, item: int, n: int, k: int, want: Any) -> Any:
+def asked(state: SerialState, item: int, n: int, k: int, want: Any) -> Any:
     """Load of a link in its units: a job's by equation (4), a task's at its slowest link's pace."""
+    problem, items = state.problem, state.items
     if items.comm[item] <= 0.0 or items.books[0] == 0:
         return load_units(problem.item_gbps[item], n, want[k], problem.link_gbps[k])
-    seconds = crossing(problem, items, item, n, k, want)
+    seconds = crossing(state, item, n, k, want)
     if seconds <= 0.0:
         return 0
-    return int(seconds / between(problem, items, item, n, want) * FULL + 0.5)
+    return int(seconds / between(state, item, n, want) * FULL + 0.5)
 
 
 @helper(inline=True)
@@ -72,10 +74,9 @@ def stretch(desk: SerialDesk, k: int, t: float) -> Any:
 
 
 @helper(inline=True)
-def behind(
-    problem: Problem, site: Site, desk: SerialDesk, group: int, k: int, n: int, low: float, ask: int
-) -> Any:
+def behind(state: SerialState, group: int, k: int, n: int, low: float, ask: int) -> Any:
     """The first stretch from which on n processes are always free, but for reservations."""
+    problem, site, desk = state.problem, state.site, state.desk
     base, last = site.first[k], site.first[k + 1]
     for c in range(base, last):
         desk.least[c] = 1 << 60
@@ -94,28 +95,19 @@ def behind(
 
 @helper(inline=True)
 def look(
-    problem: Problem,
-    site: Site,
-    items: Items,
-    desk: SerialDesk,
-    item: int,
-    procs: int,
-    k: int,
-    low: float,
-    t: float,
-    d: float,
-    append: Any,
+    state: SerialState, item: int, procs: int, k: int, low: float, t: float, d: float, append: Any
 ) -> Any:
     """Earliest start from t on of `desk.want` on one cluster, for d seconds; inf never.
 
     With `append` they are free behind that, too, but for reservations.
     """
+    problem, site, desk = state.problem, state.site, state.desk
     base, last, rows = site.first[k], site.first[k + 1], desk.rows[k]
     group, n = problem.item_group[item], desk.want[k]
-    ask = asked(problem, items, item, procs, k, desk.want)
+    ask = asked(state, item, procs, k, desk.want)
     begin = stretch(desk, k, t)
     if append:
-        begin = max(begin, behind(problem, site, desk, group, k, n, low, ask))
+        begin = max(begin, behind(state, group, k, n, low, ask))
         if problem.closed.size == 0:
             return max(t, desk.time[k, begin]) if begin < rows else inf
     while begin < rows:
@@ -149,8 +141,9 @@ def look(
 
 
 @helper(inline=True)
-def ready(problem: Problem, out: Out, item: int, want: Any) -> float:
+def ready(state: SerialState, item: int, want: Any) -> float:
     """Release of an item, and arrival of the data of all parents where it is wanted, s."""
+    problem, out = state.problem, state.out
     t = problem.item_release[item]
     for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
         parent, gbit = problem.parent[x], problem.parent_gbit[x]
@@ -172,42 +165,31 @@ def ready(problem: Problem, out: Out, item: int, want: Any) -> float:
 
 
 @helper(inline=True)
-def run_time(problem: Problem, items: Items, item: int, n: int, power: float, want: Any) -> float:
+def run_time(state: SerialState, item: int, n: int, power: float, want: Any) -> float:
     """Seconds on n processes of this power, with communication in and between clusters; inf never.
 
     No longer than its limit, where it can run at all.
     """
-    slowest = 0.0
-    for k in range(problem.link_gbps.size):
+    items, slowest = state.items, 0.0
+    for k in range(want.size):
         if want[k] > 0:
-            slowest = max(slowest, problem.inverse_intra[k])
+            slowest = max(slowest, state.problem.inverse_intra[k])
     d = seconds(items, item, n, power) + items.comm[item] / n * slowest
-    d += between(problem, items, item, n, want)
+    d += between(state, item, n, want)
     return max(min(d, items.limit[item]), SHORTEST) if d < inf else inf
 
 
 @helper(inline=True)
-def meet(
-    problem: Problem,
-    site: Site,
-    items: Items,
-    desk: SerialDesk,
-    item: int,
-    n: int,
-    low: float,
-    t: float,
-    d: float,
-    append: Any,
-) -> Any:
+def meet(state: SerialState, item: int, n: int, low: float, t: float, d: float, append: Any) -> Any:
     """Earliest start from t on, on all clusters at once, of `desk.want` for d seconds."""
-    clusters, pieces, good, k = problem.link_gbps.size, 0, 0, 0
+    desk, clusters, pieces, good, k = state.desk, state.desk.want.size, 0, 0, 0
     for j in range(clusters):
         pieces += desk.want[j] > 0
     while good < pieces and t < inf:
         if d < FINEST * abs(t):  # too short so far from 0, and all is looked at again
             d, good = 2.0 * FINEST * abs(t), 0
         if desk.want[k] > 0:
-            at = look(problem, site, items, desk, item, n, k, low, t, d, append)
+            at = look(state, item, n, k, low, t, d, append)
             good = good + 1 if at == t else 1
             t = at
         k = k + 1 if k + 1 < clusters else 0

@@ -31,12 +31,10 @@ from coalloc.policies.kernel.search.serial_state import (
     SPLIT,
     SUM,
     Items,
-    Out,
-    SerialDesk,
     SerialGenes,
-    Site,
+    SerialState,
 )
-from coalloc.policies.kernel.state import FINEST, MAKESPAN, Problem
+from coalloc.policies.kernel.state import FINEST, MAKESPAN
 
 
 @helper(inline=True)
@@ -52,8 +50,9 @@ def offered(items: Items, item: int, n: int) -> Any:
 
 
 @helper(inline=True)
-def cut(site: Site, desk: SerialDesk, k: int, t: float) -> Any:
+def cut(state: SerialState, k: int, t: float) -> Any:
     """The stretch that begins at t; made if there is none."""
+    site, desk = state.site, state.desk
     s = stretch(desk, k, t)
     if desk.time[k, s] == t:
         return s
@@ -72,10 +71,9 @@ def cut(site: Site, desk: SerialDesk, k: int, t: float) -> Any:
 
 
 @helper(inline=True)
-def take(
-    problem: Problem, site: Site, desk: SerialDesk, out: Out, item: int, low: float, append: Any
-) -> float:
+def take(state: SerialState, item: int, low: float, append: Any) -> float:
     """Choose nodes for `desk.best`, on each cluster the weakest free ones; the weakest's power."""
+    problem, site, desk, out = state.problem, state.site, state.desk, state.out
     t, latest = out.start[item], out.end[item]
     group, weakest, top = problem.item_group[item], inf, out.used[0]
     out.use_first[item] = top
@@ -109,28 +107,19 @@ def take(
 
 
 @helper(inline=True)
-def book(
-    problem: Problem,
-    site: Site,
-    items: Items,
-    desk: SerialDesk,
-    out: Out,
-    item: int,
-    n: int,
-    low: float,
-    append: Any,
-) -> None:
+def book(state: SerialState, item: int, n: int, low: float, append: Any) -> None:
     """Take `desk.best` from out.start[item] on, and set the end."""
+    problem, site, desk, out = state.problem, state.site, state.desk, state.out
     t, group = out.start[item], problem.item_group[item]
-    weakest = take(problem, site, desk, out, item, low, append)
-    d = run_time(problem, items, item, n, weakest, desk.best)
+    weakest = take(state, item, low, append)
+    d = run_time(state, item, n, weakest, desk.best)
     out.end[item] = t + max(d, FINEST * abs(t))
     use, last = out.use_first[item], out.used[0]
     for k in range(problem.link_gbps.size):
         if desk.best[k] > 0:
-            begin = cut(site, desk, k, t)
-            ended = cut(site, desk, k, out.end[item])
-            units = asked(problem, items, item, n, k, desk.best)
+            begin = cut(state, k, t)
+            ended = cut(state, k, out.end[item])
+            units = asked(state, item, n, k, desk.best)
             for s in range(begin, ended):
                 desk.load[k, s] += units
             while use < last and out.use_class[use] < site.first[k + 1]:
@@ -142,22 +131,14 @@ def book(
 
 
 @helper(inline=True)
-def seek(
-    problem: Problem,
-    site: Site,
-    items: Items,
-    genes: SerialGenes,
-    desk: SerialDesk,
-    out: Out,
-    item: int,
-    flags: Any,
-) -> int:
+def seek(state: SerialState, genes: SerialGenes, item: int, flags: Any) -> int:
     """Find the place of an item; its processes, or 0 if there is none.
 
     Of several clusters the one where it ends earliest; then the fewest processes with which it
     starts earlier and ends no later, where `flags` ask for that.
     """
-    clusters = problem.link_gbps.size
+    problem, site, items = state.problem, state.site, state.items
+    desk, out, clusters = state.desk, state.out, problem.link_gbps.size
     home, low, group = genes.home[item], genes.low[item], problem.item_group[item]
     chosen = 0
     out.start[item], out.end[item] = inf, inf
@@ -184,13 +165,13 @@ def seek(
                         power = min(power, problem.class_power[c])
             if power == inf:
                 break
-            d = run_time(problem, items, item, n, power, desk.want)
+            d = run_time(state, item, n, power, desk.want)
             if pieces > 1:
-                more = between(problem, items, item, n, desk.want)
+                more = between(state, item, n, desk.want)
                 if more > items.overhead[item] * (d - more):
                     break
-            t = ready(problem, out, item, desk.want)
-            t = meet(problem, site, items, desk, item, n, low, t, d, flags[APPEND])
+            t = ready(state, item, desk.want)
+            t = meet(state, item, n, low, t, d, flags[APPEND])
             d = max(d, FINEST * abs(t)) if t < inf else d
             if t + d < out.end[item] or (t < began and t + d <= out.end[item]):
                 began = t
@@ -207,19 +188,11 @@ def seek(
 
 
 @helper()
-def schedule(
-    problem: Problem,
-    site: Site,
-    items: Items,
-    genes: SerialGenes,
-    desk: SerialDesk,
-    out: Out,
-    state: Annealing,
-    objective: int,
-) -> float:
+def schedule(state: SerialState, genes: SerialGenes, annealing: Annealing, objective: int) -> float:
     """Place everything; its energy, or inf where that passes the limit or an item has no place."""
-    now = site.time[0, 0]
-    for k in range(problem.link_gbps.size):
+    site, items, desk, out = state.site, state.items, state.desk, state.out
+    now, flags = site.time[0, 0], annealing.count
+    for k in range(site.rows.size):
         desk.rows[k] = site.rows[k]
         for s in range(site.rows[k]):
             desk.time[k, s] = site.time[k, s]
@@ -229,15 +202,15 @@ def schedule(
     for j in range(desk.last.size):
         desk.last[j] = 0.0
     out.used[0] = 0
-    limit, size = state.value[LIMIT], genes.order.size
-    blend = state.value[BLEND] / max(size, 1)
+    limit, size = annealing.value[LIMIT], genes.order.size
+    blend = annealing.value[BLEND] / max(size, 1)
     made, total, weighted = 0.0, 0.0, 0.0
     for x in range(size):
         item = genes.order[x]
-        n = seek(problem, site, items, genes, desk, out, item, state.count)
+        n = seek(state, genes, item, flags)
         if n == 0 or out.end[item] == inf:
             return inf
-        book(problem, site, items, desk, out, item, n, genes.low[item], state.count[APPEND])
+        book(state, item, n, genes.low[item], flags[APPEND])
         wait, job = out.end[item] - now, items.job[item]
         made = max(made, wait)
         total += wait
@@ -249,5 +222,5 @@ def schedule(
                 return inf
         elif weighted > limit:
             return inf
-    state.value[MADE], state.value[SUM] = made, weighted
+    annealing.value[MADE], annealing.value[SUM] = made, weighted
     return made + blend * total if objective == MAKESPAN else weighted

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 from coalloc.policies.kernel.record import Counts, Floats, Ints, record
+from coalloc.policies.kernel.state import Problem
 
 ANY, SPLIT = -1, -2
 BLEND, MADE, SUM = 5, 6, 7
@@ -94,6 +95,16 @@ class Out(NamedTuple):
     use_class: Annotated[Ints, "pool"]
     use_procs: Annotated[Ints, "pool"]
     used: Annotated[Ints, 1]  # entries of the last two
+
+
+class SerialState(NamedTuple):
+    """All that the serial builder reads and writes."""
+
+    problem: Problem
+    site: Site
+    items: Items
+    desk: SerialDesk
+    out: Out
 
 
 @record

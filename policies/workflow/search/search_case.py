@@ -25,6 +25,7 @@ from coalloc.policies.kernel.search.serial_state import (
     SUM,
     Items,
     SerialGenes,
+    SerialState,
     Site,
 )
 from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
@@ -165,10 +166,8 @@ class WorkflowSearch:
         self.desk.place[:] = -1
         self.desk.place[genes.order] = np.arange(genes.order.size)
         state.value[LIMIT], state.count[CHAIN], state.count[IDLE] = inf, 0, 0
-        search = SerialSearch(
-            case.problem, case.site, case.items, genes, best, self.desk, self.out, self.objective
-        )
-        return anneal(search, state, trials, True)
+        builder = SerialState(case.problem, case.site, case.items, self.desk, self.out)
+        return anneal(SerialSearch(builder, genes, best, self.objective), state, trials, True)
 
     def genes_of(self, out: Outcome) -> SerialGenes:
         """Choices of another schedule: by start, each on the processes and clusters it had."""

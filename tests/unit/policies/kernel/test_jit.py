@@ -66,7 +66,7 @@ def test_a_constant_recompiles_what_depends_on_it(packages: Path) -> None:
     jit._content.cache_clear()
     after = copied(packages / "one", "TOL = 1e-9", "TOL = 2e-9")
     same = {name.rpartition(".")[2] for name in MODULES if before[name] == after[name]}
-    assert same >= {"pricing", "bins", "cpa", "slots"}
+    assert same >= {"pricing", "bins", "cpa"}
     changed = {name.rpartition(".")[2] for name in MODULES} - same
     assert changed >= {"decoders", "seek", "listing", "stream", "earliest_finish", "serial_sgs"}
 

@@ -58,7 +58,7 @@ def read_and_write(case: Case, out: Any) -> Any:
 
 
 def test_fields_are_read_and_written() -> None:
-    compiled: Any = njit(pipeline_class=KernelCompiler, _nrt=False, **FLAGS)(read_and_write)  # type: ignore[call-overload]
+    compiled: Any = njit(pipeline_class=KernelCompiler, **FLAGS)(read_and_write)
     ours, theirs = make(), make()
     out, wanted = np.zeros(8), np.zeros(8)
     assert compiled(ours, out) == read_and_write(theirs, wanted)

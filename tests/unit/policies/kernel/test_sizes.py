@@ -66,5 +66,5 @@ def test_rooms_have_the_shapes_of_annotations() -> None:
     assert made.start is start
     assert (made.use_class.shape, made.use_class.dtype) == ((7,), np.dtype(np.int64))
     scratch = room_for(state.Scratch, N=2, G=3, C=4, K=5, B=1)
-    assert (scratch.sums.shape, scratch.stair.shape) == ((3, 4), (state.STEPS, 2))
+    assert (scratch.sums.shape, scratch.stair.shape) == ((3, 2), (state.STEPS, 2))
     assert (scratch.least.dtype, scratch.until.dtype) == (np.dtype(np.int32), np.dtype(np.float64))
