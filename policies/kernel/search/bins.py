@@ -19,9 +19,8 @@ from __future__ import annotations
 from math import inf
 from typing import Annotated, NamedTuple
 
-from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer, shift
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.xorshift import draw, pick
 
