@@ -46,7 +46,7 @@ class Instance:
 
 
 def faults(snapshot: Json, plan: Json) -> list[str]:
-    """What is wrong with a plan; nothing: it is feasible."""
+    """Faults of a plan; none: it is feasible."""
     case = Instance(snapshot)
     found: list[str] = []
     placed: dict[str, list[Json]] = defaultdict(list)
@@ -145,7 +145,7 @@ def _run_time(case: Instance, job: Json, placement: Json) -> float:
 
 
 def _uses(case: Instance, placement: Json) -> Iterator[Use]:
-    """What a placement takes of nodes and links, as long as it runs."""
+    """Amounts that a placement takes of nodes and links, as long as it runs."""
     job = case.jobs[placement["job"]]
     taken: dict[str, float] = {}
     shape = job.get("shape", {})

@@ -189,7 +189,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
     """What it can do that earlier ones could not: ``limit``, ``shapes``, ``streams``,
-    ``members``; ``stages``; ``slow_claims``: its claims are jobs of a batch system."""
+    ``members``, ``stages``; ``slow_claims``: its claims are jobs of a batch system."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
