@@ -9,6 +9,8 @@ from functools import partial
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.requests import Cancel
 from coalloc.core.jobs import arrays
+from coalloc.core.sharing import limits
+from coalloc.core.sharing.priority import project_of
 from coalloc.model.settings import ClusterConfig, Config, TriggerConfig
 from coalloc.model.values import replace
 from tests.simulation import promises
@@ -382,11 +384,25 @@ class World:
                 self.executors[name].crash()
         began = self._calm_since = self.now
         while not self.is_over():
+            self._give_up_in_vain()
             self.step()
             if self.now - began > SETTLED_S:
                 states = {job: str(r.state) for job, r in self.daemon.disk.jobs.items()}
                 raise UnsettledError(f"not settled: {states}, wishes {list(self.users.wishes)}")
         promises.at_end(self.daemon, self.batches, self.restorations.touched)
+
+    def _give_up_in_vain(self) -> None:
+        """Cancel what limits never allow: it was taken in while no cluster had been read."""
+        if self.daemon.core is None or self.users.wishes:
+            return
+        state = self.daemon.core.state
+        for job in state.findings.limited:
+            record = state.jobs.get(job)
+            if record is not None and not record.is_ended:
+                owner = project_of(state, record), record.user
+                if limits.never_fits(state, *owner, record.job):
+                    self.users.ask_for(Cancel(job=job))
+                    return
 
     def is_over(self) -> bool:
         """Every wish was answered, every job has ended, no executor keeps anything."""
