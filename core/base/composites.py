@@ -47,6 +47,10 @@ class Flow:
         """Id of a task's or a piece's record."""
         return f"{self.id}.{part}"
 
+    def jobs(self) -> Iterator[str]:
+        """Ids of the records that tasks or pieces have, or would have."""
+        raise NotImplementedError
+
 
 @dataclass(slots=True, kw_only=True)
 class WorkflowState(Flow):
@@ -88,7 +92,6 @@ class WorkflowState(Flow):
         return f"{self.id}.{self.numbers[part]}"
 
     def jobs(self) -> Iterator[str]:
-        """Ids of the records that tasks have, or would have."""
         return map(self.job_of, self.tasks)
 
     def is_ready(self, task: str) -> bool:
@@ -188,7 +191,6 @@ class ChunkPool(Flow):
         return cls(id=id, total=job.chunks, open={REST: None})
 
     def jobs(self) -> Iterator[str]:
-        """Ids of the records of all pieces."""
         return map(self.job_of, self.chunks)
 
     def take(self, record: JobRecord) -> Iterable[str]:

@@ -157,9 +157,10 @@ def settle(state: State, flow: Flow, now: float) -> None:
     if flow.placed or (flow.open and not is_stopping(workflow, flow)):
         return
     end = _end_of(state, workflow, flow)
-    for task in tuple(flow.open):
-        record = state.jobs.get(flow.job_of(task))
-        if record is not None:
+    # In an older store also those that had been let begin by a parent that is lost now.
+    for job in tuple(flow.jobs()):
+        record = state.jobs.get(job)
+        if record is not None and record.is_waiting:
             why = "its job was stopped" if record.chunks else "its workflow was stopped"
             state.put(
                 replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
