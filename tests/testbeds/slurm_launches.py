@@ -57,7 +57,13 @@ def settle(running: SlurmTestbed, cluster: Cluster) -> None:
     state = cluster.folder / "state" / "job_state"
     before = time.time()
     cluster.run("sbatch", "--hold", "-J", "settle", "-o", "/dev/null", "--wrap", "true")
-    running.wait(lambda: state.exists() and state.stat().st_mtime > before, "the state is written")
+
+    def is_written() -> bool:
+        with contextlib.suppress(FileNotFoundError):  # while slurmctld puts a new one in its place
+            return state.stat().st_mtime > before
+        return False
+
+    running.wait(is_written, "the state is written")
 
 
 class SlurmLaunches(LaunchBed):
