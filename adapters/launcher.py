@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.packs import Pack
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
@@ -78,11 +78,11 @@ class PartLauncher:
             self._open_files = stack.pop_all()
         self._load()
 
-    def claim(self, part: PartSpec) -> Claim:
+    def claim(self, part: PartSpec) -> None:
         """Claim the slots, and bring the processes to the barrier; does not wait for that."""
         key = part.key
         if key in self._parts:
-            return Claim(key=key, is_new=False)
+            return
         self._check(part)
         self._check_nodes(part)
         try:
@@ -102,7 +102,6 @@ class PartLauncher:
             self._sweeper.remove(folder.path)
             raise
         self._take(folder)
-        return Claim(key=key)
 
     def _take(self, folder: PartFolder) -> None:
         self._parts[folder.key] = folder
