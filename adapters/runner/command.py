@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
 
 from coalloc.adapters.ssh.master import SshError
-from coalloc.adapters.ssh.shell import Shell
+from coalloc.adapters.ssh.shell import CommandOutput, Shell
 
 KEPT = ("HOME", "KRB5CCNAME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TZ", "USER")
 """Variables of the caller that a command sees."""
@@ -73,15 +73,6 @@ class Account:
             name=entry.pw_name,
             home=entry.pw_dir,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOutput:
-    """Output of a command, and its exit code."""
-
-    code: int
-    out: str
-    err: str
 
 
 class StartedCommand:
@@ -168,12 +159,11 @@ class Commands:
         if self.ssh:
             self.about_to_run(name, arguments)
             variables = self.steering() | {"LC_ALL": "C"} | dict(self.extra_env) | dict(env or {})
-            words = [self._path(name), *arguments]
+            argv = [self._path(name), *arguments]
             try:
-                ran = Shell(self.ssh).ask(words, env=variables, text=text or "", limit_s=limit)
+                return Shell(self.ssh).ask(argv, env=variables, text=text or "", limit_s=limit)
             except SshError as error:
                 raise UnreachableError(name, str(error)) from error
-            return CommandOutput(**ran._asdict())
         process = self._popen(
             name,
             *arguments,
@@ -192,14 +182,11 @@ class Commands:
                     os.killpg(process.pid, signal.SIGKILL)
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
-                said = one_line((error.stderr or b"").decode(errors="replace"))
-                why = f"no answer within {limit:g} s" + (f": {said}" if said else "")
+                words = one_line((error.stderr or b"").decode(errors="replace"))
+                why = f"no answer within {limit:g} s" + (f": {words}" if words else "")
                 raise UnreachableError(name, why) from None
-        return CommandOutput(
-            code=process.returncode,
-            out=out.decode(errors="replace"),
-            err=err.decode(errors="replace"),
-        )
+        said = [each.decode(errors="replace") for each in (out, err)]
+        return CommandOutput(process.returncode, *said)
 
     def start(
         self,

@@ -15,7 +15,6 @@ from coalloc.adapters.runner.batch.job import PartJob, Turn
 from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.command import (
     BatchError,
-    CommandOutput,
     CommandRefusedError,
     StartedCommand,
     UnreachableError,
@@ -47,6 +46,7 @@ from coalloc.adapters.slurm.part_commands import (
 )
 from coalloc.adapters.slurm.part_view import ShownJob
 from coalloc.adapters.slurm.pending_reasons import fate_of
+from coalloc.adapters.ssh.shell import CommandOutput
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
