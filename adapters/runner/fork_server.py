@@ -40,21 +40,16 @@ STAYS = b"stays"
 """Said when the socket is closed and runners live."""
 
 
-class Runs(Protocol):
-    """A runner."""
-
-    def run(self) -> None:
-        """Carry the part to its end and record it."""
-
-
-class RunnerType(Protocol):
-    """Makes a runner of a part's folder, the descriptors of its orders and its lock."""
+class PartRunner(Protocol):
+    """A runner, made of a part's folder, the descriptors of its orders and its lock."""
 
     is_kept: bool
     """Descendants of one that was killed are ended, and its lock is held until then."""
 
-    def __call__(self, folder: str, orders_fd: int, lock_fd: int, /) -> Runs:
-        """Make one."""
+    def __init__(self, folder: str, orders_fd: int, lock_fd: int) -> None: ...
+
+    def run(self) -> None:
+        """Carry the part to its end and record it."""
 
 
 def named(name: str) -> None:
@@ -175,7 +170,7 @@ def _is_reaped(pid: int) -> bool:
         return True
 
 
-def serve(socket_fd: int, runner: RunnerType) -> None:
+def serve(socket_fd: int, runner: type[PartRunner]) -> None:
     """Fork a runner for every folder that comes over this socket, until it is closed.
 
     Runners are reaped here, so that their CPU time stays with this process's. A server that keeps
@@ -216,7 +211,7 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
 
 
 def _fork(
-    sock: socket.socket, folder: str, fds: list[int], runner: RunnerType, keeper: Keeper
+    sock: socket.socket, folder: str, fds: list[int], runner: type[PartRunner], keeper: Keeper
 ) -> None:
     """Fork a runner; where that fails, its part ends as one whose runner died before the start."""
     pid = -1
