@@ -127,8 +127,7 @@ class Runner(OrderLoop):
         try:
             with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
                 self.spec = json.load(file)
-            members = len(self.spec.get("members", ()))
-            self.status.preallocate(len(self.spec["ranks"]), members and members + 1)
+            self.status.preallocate(len(self.spec["ranks"]), len(self.spec.get("members", ())))
         except (OSError, ValueError) as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
 

@@ -78,10 +78,13 @@ class StatusFile:
         self.folder = folder
         self.fd = -1
 
-    def preallocate(self, procs: int, members: int = 0) -> None:
-        """Make the file such that writing into it needs no more space, for good."""
+    def preallocate(self, procs: int, behind: int = 0) -> None:
+        """Make the file such that writing into it needs no more space, for good.
+
+        `behind`: members that run behind its own, which has a slot among them.
+        """
         self.open()
-        os.pwrite(self.fd, b"\0" * status_size(procs, members), 0)
+        os.pwrite(self.fd, b"\0" * status_size(procs, behind and behind + 1), 0)
         os.fsync(self.fd)
         for folder in (self.folder, os.path.dirname(self.folder)):
             durable.synchronise(folder)

@@ -7,7 +7,6 @@ leases, restarts and ends are the same for all. Imports the standard library onl
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import time
@@ -22,6 +21,7 @@ from coalloc.adapters.runner.command import (
     CommandRefusedError,
     UnreachableError,
 )
+from coalloc.adapters.runner.grant import text_of
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.spec import BatchSpec, NodeSpec
@@ -183,9 +183,9 @@ def node_specs(spec: BatchSpec, folder: str) -> dict[str, NodeSpec]:
     hosts = node_counts(spec)
     names = spec["site"]["names"]
     own = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
-    own["script_text"] = _read(f"{folder}/user/script")
+    own["script_text"] = text_of(folder, "user/script") or ""
     if "hostfile_text" not in spec:  # else it is no longer what was planned
-        own["hostfile_text"] = _read(f"{folder}/user/hostfile")
+        own["hostfile_text"] = text_of(folder, "user/hostfile") or ""
     if spec.get("once"):
         own["hosts"] = list(hosts.items())
     return {
@@ -199,16 +199,6 @@ def node_specs(spec: BatchSpec, folder: str) -> dict[str, NodeSpec]:
 def behind_s(spec: BatchSpec) -> float:
     """Time for the members that run behind a part's own, seconds."""
     return BEHIND_S if spec.get("members") else 0.0
-
-
-def _read(path: str) -> str:
-    """Text of a file; empty where there is none."""
-    with (
-        contextlib.suppress(FileNotFoundError),
-        open(path, encoding="utf-8", errors="surrogateescape", newline="") as file,
-    ):
-        return file.read()
-    return ""
 
 
 def node_counts(spec: BatchSpec) -> dict[str, int]:

@@ -27,7 +27,7 @@ from typing import Any, cast
 from coalloc.adapters.runner.batch.ends import bare_end, has_started
 from coalloc.adapters.runner.batch.job import PartJob
 from coalloc.adapters.runner.batch.supervisor import PartSupervisor
-from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, ordered
+from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, text_of
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError, fault_of
@@ -90,8 +90,7 @@ class BatchPart:
                 spec: BatchSpec = json.load(file)
             spec["time_limit_s"] = kept(self.folder, LIMIT).get("limit_s", spec["time_limit_s"])
             if not is_resumed:
-                members = len(spec.get("members", ()))
-                self.status.preallocate(len(spec["ranks"]), members and members + 1)
+                self.status.preallocate(len(spec["ranks"]), len(spec.get("members", ())))
             self.status.open()
         except (OSError, ValueError) as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
@@ -113,7 +112,7 @@ class BatchPart:
         if self.supervisor is not None:
             self.supervisor.close()
         others: list[tuple[StatusFile, str, int]] = []
-        if self.job is not None and self.job.is_parked and ordered(self.folder, ABORT) is not None:
+        if self.job is not None and self.job.is_parked and text_of(self.folder, ABORT) is not None:
             others = self._taken_along(self.job)
         is_released = self.job is None or self.job.release(has_run=has_run)
         # The launcher hears of an end that cannot be written, and may forget the part.
@@ -138,7 +137,7 @@ class BatchPart:
         root, own = os.path.split(self.folder)
         for name in os.listdir(root):
             folder = f"{root}/{name}"
-            claim, reason = kept(folder, CLAIM), ordered(folder, ABORT)
+            claim, reason = kept(folder, CLAIM), text_of(folder, ABORT)
             if reason is None or name == own or len(found) >= MOST_TAKEN_ALONG:
                 continue
             spec = cast(BatchSpec, kept(folder, "spec.json"))
