@@ -236,7 +236,6 @@ class ExecutorService:
         self._port.send([encode_message(statement)])
 
     def _look(self) -> None:
-        """Take in what the launcher knows."""
         try:
             reports = self.launcher.poll()
             news = [report for report in reports if self._known.get(report.key) is not report]

@@ -103,7 +103,6 @@ class Stager:
         return path
 
     def _there(self, script: str) -> str:
-        """Output of a script in the user's home there."""
         commands = Commands(ssh=Shell.of(*self._login).stem if self._login[0] else "")
         said = commands.ask("sh", "-c", f"cd && {{ {script}; }}", timeout_s=SCRIPT_S)
         if said.code:
@@ -127,7 +126,6 @@ class Stager:
         return [*words, "--", *((there, here) if is_back else (here, there))]
 
     def _copy(self, stage: Stage, what: str, words: list[str]) -> None:
-        """Run a copy, and tell how far it is."""
         self._tell(stage, detail=f"copies {what}")
         with tempfile.TemporaryFile() as log:
             keys = {name: os.environ[name] for name in ("SSH_AUTH_SOCK",) if name in os.environ}

@@ -215,7 +215,6 @@ class BatchLauncher(PartLauncher):
         return BatchFolder.create(self._root, part, extra=terms, claim=token.claim)
 
     def _site(self, part: PartSpec) -> BatchSite:
-        """Facts of the cluster for the runner."""
         raise NotImplementedError
 
 

@@ -83,12 +83,10 @@ class StartedCommand:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has."""
         return self._process.poll() is not None
 
     @property
     def code(self) -> int:
-        """Its exit code; it has ended."""
         return self._process.wait()
 
     def wait(self, limit_s: float) -> bool:
@@ -241,7 +239,6 @@ class Commands:
             raise UnreachableError("id", str(error)) from error
 
     def environment(self, account: Account | None = None) -> dict[str, str]:
-        """The variables every command sees."""
         kept = {key: os.environ[key] for key in KEPT if key in os.environ}
         kept.setdefault("PATH", DEFAULT_PATH)
         if account is not None:

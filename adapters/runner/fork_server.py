@@ -82,11 +82,9 @@ class Keeper:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is left to be kept."""
         return not self.runners and not self.dead
 
     def wait_ms(self) -> float | None:
-        """For how long nothing is to be done."""
         if self.sweep is None:
             return None
         return max(0.0, self.step_at - time.monotonic()) * 1e3 + 1.0

@@ -89,7 +89,6 @@ class OrderLoop:
             self.stop("aborted", words[2] if len(words) > 2 else "")
 
     def _limit(self, limit_s: float) -> None:
-        """Run so long from the start, seconds."""
         self.spec["time_limit_s"] = limit_s
 
     def _look_at_lease(self, now: float) -> None:

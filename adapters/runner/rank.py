@@ -186,7 +186,6 @@ class Rank:
             raise FaultError("user_unknown", f"uid {uid}: root's rights remain")
 
     def environment(self) -> dict[str, str]:
-        """The user's variables, those of the account, and ours."""
         spec = self.spec
         env = {
             key: value

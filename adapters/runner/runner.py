@@ -91,7 +91,6 @@ class Runner(OrderLoop):
         self.go_at = 0.0
 
     def run(self) -> None:
-        """Carry the part to its end and record it."""
         try:
             self._open()
             self._fork_ranks()
@@ -431,13 +430,11 @@ class Runner(OrderLoop):
         return "exited", ""
 
     def _shown(self, index: int) -> str:
-        """A process in words."""
         rank = self.spec["ranks"][index]
         is_command = self.spec.get("once") and HOLDS not in rank
         return "its command" if is_command else f"rank {rank['rank']}"
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
-        """Say how the part is now; whether it was heard."""
         return self.status.record(slot, record, durable)
 
     def _mark_started(self) -> None:

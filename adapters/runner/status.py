@@ -90,12 +90,10 @@ class StatusFile:
             durable.synchronise(folder)
 
     def open(self) -> None:
-        """Open the file, if it is not."""
         if self.fd < 0:
             self.fd = os.open(f"{self.folder}/status", os.O_RDWR | os.O_CREAT, 0o600)
 
     def read(self, slot: int) -> dict[str, Any] | None:
-        """The record in a slot."""
         size = PAGE if slot < END else 1 << 24
         return decoded(os.pread(self.fd, size, slot * PAGE))
 

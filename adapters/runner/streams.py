@@ -36,11 +36,9 @@ class Buffer:
 
     @property
     def room(self) -> int:
-        """Bytes that it takes."""
         return CREDIT - len(self.kept)
 
     def put(self, chunk: bytes) -> None:
-        """Keep what a process has said."""
         self.kept += chunk
 
     def read(self, at: int) -> tuple[int, bytes]:

@@ -99,7 +99,6 @@ class LineConnection:
         self.unread = b""
 
     def fileno(self) -> int:
-        """The descriptor, for a poller."""
         return self.sock.fileno()
 
     def say(self, *words: str) -> None:
@@ -140,7 +139,6 @@ class LineConnection:
         return line.decode(errors="surrogateescape")
 
     def close(self) -> None:
-        """Close the socket."""
         self.sock.close()
 
     def _cut(self) -> list[str]:

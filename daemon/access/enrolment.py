@@ -136,7 +136,6 @@ class Enrolment:
         return old if old is not None and keep and old.uid == peer.uid == grant.uid else None
 
     def authorize(self, grant: Grant, peer: Peer) -> Grant:
-        """Enrol a key."""
         self.check_change(peer)
         was_live = self.access.table.live(grant.key) is not None
         self.access.table.authorize(grant, by_admin=peer.is_admin)
@@ -155,7 +154,6 @@ class Enrolment:
         return grant
 
     def seen_by(self, peer: Peer) -> list[Grant]:
-        """The keys that a user may see."""
         table = self.access.table
         return list(table) if peer.is_admin else table.of_user(peer.uid)
 
@@ -187,11 +185,9 @@ class Conversation:
 
     @property
     def is_open(self) -> bool:
-        """Another line is expected."""
         return self._pending is not None
 
     def answer(self, line: bytes) -> Mapping[str, Any]:
-        """Carry out one line."""
         pending, self._pending = self._pending, None
         try:
             body = _object(line)

@@ -122,7 +122,6 @@ class KeyTable:
         return None if grant is None or grant.revoked is not None else grant
 
     def known(self, key: str) -> Grant | None:
-        """The grant of a key, revoked or not."""
         return self._grants.get(key)
 
     def __iter__(self) -> Iterator[Grant]:

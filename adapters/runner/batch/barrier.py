@@ -92,11 +92,9 @@ class Barrier:
 
     @property
     def port(self) -> int:
-        """Port on which it listens."""
         return int(self._sock.getsockname()[1])
 
     def all_said(self, step: int) -> bool:
-        """Whether every node has said this."""
         return bool(self.nodes) and all(step in node.records for node in self.nodes.values())
 
     @property
@@ -173,7 +171,6 @@ class Barrier:
                 self._drop(fd, peer.connection)
 
     def close(self) -> None:
-        """Close every connection."""
         for fd, peer in list(self._unauthenticated.items()):
             self._drop(fd, peer.connection)
         for name in list(self.early):
@@ -229,7 +226,6 @@ class Barrier:
         peer.connection.say("wait")
 
     def _join(self, name: str, connection: LineConnection) -> None:
-        """Tell a node that is here what to run."""
         node = self.nodes[name]
         if node.connection is not None:
             self._lose(node)
@@ -272,7 +268,6 @@ class Barrier:
         self.tell(node, "over", str(code))
 
     def tell(self, node: NodeWrapper, *words: str) -> None:
-        """Tell a node, if it is here."""
         if node.connection is None:
             return
         try:

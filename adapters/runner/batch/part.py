@@ -55,7 +55,6 @@ class BatchPart:
         self.uid: int | None = None
 
     def run(self) -> None:
-        """Carry the part to its end and record it."""
         wake_fd = wake_on_signals(self.orders_fd, self._told_to_end)
         try:
             spec, is_resumed = self._open()

@@ -135,11 +135,9 @@ class PartSupervisor(OrderLoop):
         self._give_up_at = min(self._give_up_at, self._kill_at + KILL_MARGIN_S)
 
     def close(self) -> None:
-        """Close every connection."""
         self._barrier.close()
 
     def end_record(self) -> dict[str, Any]:
-        """The record of the part's end."""
         nodes, told = list(self._barrier.nodes.values()), (self._reason, self._detail)
         end = whole_end(nodes, told, self._job, is_started=self.is_started)
         if self.spec.get("members"):
@@ -237,7 +235,6 @@ class PartSupervisor(OrderLoop):
             self._brief()
 
     def _deal(self, slots: dict[str, int]) -> None:
-        """The part has nodes with so many slots."""
         try:
             self._grant(dealt(self.spec, slots))
         except ValueError as error:
