@@ -50,31 +50,6 @@ class CommandRefusedError(BatchError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """User and groups that a command runs as."""
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...] = ()
-    """Supplementary groups."""
-    name: str = ""
-    home: str = "/"
-
-    @classmethod
-    def of(cls, uid: int, gid: int | None = None) -> Account:
-        """The account of a user of this machine; `KeyError` where there is no such user."""
-        entry = pwd.getpwuid(uid)
-        group = entry.pw_gid if gid is None else gid
-        return cls(
-            uid=uid,
-            gid=group,
-            groups=tuple(os.getgrouplist(entry.pw_name, group)),
-            name=entry.pw_name,
-            home=entry.pw_dir,
-        )
-
-
 class StartedCommand:
     """A command that runs."""
 
@@ -127,7 +102,7 @@ class Commands:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         text: str | None = None,
-        account: Account | None = None,
+        account: pwd.struct_passwd | None = None,
         timeout_s: float | None = None,
     ) -> str:
         """Run a command as `ask` does and return its output; a bad end raises its `failure`."""
@@ -144,7 +119,7 @@ class Commands:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         text: str | None = None,
-        account: Account | None = None,
+        account: pwd.struct_passwd | None = None,
         timeout_s: float | None = None,
     ) -> CommandOutput:
         """Run a command; how it ended is the caller's to judge.
@@ -192,7 +167,7 @@ class Commands:
         *arguments: str,
         log: IO[bytes],
         env: Mapping[str, str] | None = None,
-        account: Account | None = None,
+        account: pwd.struct_passwd | None = None,
     ) -> StartedCommand:
         """Start a command that goes on by itself, in a session of its own; it speaks to `log`."""
         return StartedCommand(
@@ -204,7 +179,7 @@ class Commands:
         name: str,
         *arguments: str,
         env: Mapping[str, str] | None = None,
-        account: Account | None = None,
+        account: pwd.struct_passwd | None = None,
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.DEVNULL,
         stderr: int | IO[bytes] = subprocess.DEVNULL,
@@ -229,20 +204,21 @@ class Commands:
     def _path(self, name: str) -> str:
         return os.path.join(self.bin_dir, name) if self.bin_dir else name
 
-    def uid(self, account: Account | None = None) -> int:
+    def uid(self, account: pwd.struct_passwd | None = None) -> int:
         """Number of the user as whom commands run, where they run. Raises `UnreachableError`."""
         if not self.ssh:
-            return os.geteuid() if account is None else account.uid
+            return os.geteuid() if account is None else account.pw_uid
         try:
             return int(Shell(self.ssh).about()["uid"])
         except SshError as error:
             raise UnreachableError("id", str(error)) from error
 
-    def environment(self, account: Account | None = None) -> dict[str, str]:
+    def environment(self, account: pwd.struct_passwd | None = None) -> dict[str, str]:
         kept = {key: os.environ[key] for key in KEPT if key in os.environ}
         kept.setdefault("PATH", DEFAULT_PATH)
         if account is not None:
-            kept |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+            user = account.pw_name
+            kept |= {"HOME": account.pw_dir, "USER": user, "LOGNAME": user}
         return kept | self.steering() | {"LC_ALL": "C"} | dict(self.extra_env)
 
     def about_to_run(self, name: str, arguments: tuple[str, ...]) -> None:
@@ -274,8 +250,9 @@ def one_line(text: str) -> str:
     return words[:300]
 
 
-def _identity(account: Account | None) -> dict[str, Any]:
+def _identity(account: pwd.struct_passwd | None) -> dict[str, Any]:
     """Arguments that make a process another user's."""
-    if account is None or account.uid == os.geteuid() != 0:
+    if account is None or account.pw_uid == os.geteuid() != 0:
         return {}
-    return {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}

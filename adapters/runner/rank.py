@@ -63,6 +63,17 @@ class FaultError(Exception):
         self.detail = " ".join(detail.split())[:500]
 
 
+def account_of(uid: int, act: str) -> pwd.struct_passwd:
+    """Account of a job's user, for whom this process is to do so. Raises `FaultError`."""
+    if os.geteuid() not in (0, uid):
+        why = f"only root may {act} of uid {uid}, and this is not root"
+        raise FaultError("user_unknown", why)
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
+
+
 def fault_of(error: BaseException, folder: str) -> tuple[str, str]:
     """Reason and detail of an error that is being handled; an unforeseen one is logged in full."""
     if isinstance(error, FaultError):

@@ -33,6 +33,7 @@ from coalloc.adapters.runner.rank import (
     DEFAULT_OUTPUT,
     FaultError,
     Rank,
+    account_of,
     be_subreaper,
     fault_of,
     opened_as,
@@ -132,16 +133,11 @@ class Runner(OrderLoop):
 
     def _account(self) -> pwd.struct_passwd | None:
         uid = self.spec["uid"]
-        if uid is not None and os.geteuid() not in (0, uid):
-            raise FaultError(
-                "user_unknown", f"only root may start processes of uid {uid}, and this is not root"
-            )
-        try:
-            return pwd.getpwuid(os.geteuid() if uid is None else uid)
-        except KeyError:
-            if uid is None:
-                return None
-            raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
+        if uid is not None:
+            return account_of(uid, "start processes")
+        with contextlib.suppress(KeyError):
+            return pwd.getpwuid(os.geteuid())
+        return None
 
     def _fork_ranks(self) -> None:
         account = self._account()
