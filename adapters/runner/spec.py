@@ -31,16 +31,6 @@ class RankPlace(OwnPlace):
     local_size: int
 
 
-class Queue(TypedDict):
-    """Terms of a claim that may wait (`coalloc.model.sites.parts.QueueTerms`)."""
-
-    at_once: bool
-    begin_s: float
-    hold_s: float
-    avoid: Sequence[str]
-    nice: int
-
-
 class RunnerHome(TypedDict, total=False):
     """Facts of the executor's own machine, where the runner is there."""
 
@@ -85,7 +75,8 @@ class RunnerSpec(RunnerHome):
     once: bool
     stream: str
     """``pipes`` or ``pty``: its processes talk to its client; empty: to files."""
-    queue: Queue | None
+    queue: dict[str, Any] | None
+    """Terms of a claim that may wait (`coalloc.model.sites.parts.QueueTerms`)."""
 
 
 class NodeSpec(RunnerSpec, total=False):
@@ -137,20 +128,14 @@ class BatchSite(FarSite):
     python: str
 
 
-class Mark(TypedDict):
-    """Marks by which the part's jobs are found in the batch system."""
-
-    name: str
-    comment: str
-
-
 class BatchTerms(TypedDict):
     """Further fields of a part on a batch system."""
 
     site: BatchSite
     key: str
     """The secret by which wrappers prove that they are this part's."""
-    token: Mark
+    token: dict[str, str]
+    """Marks by which the part's jobs are found in the batch system: ``name`` and ``comment``."""
 
 
 class BatchSpec(RunnerSpec, BatchTerms, total=False):
