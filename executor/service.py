@@ -282,6 +282,9 @@ class ExecutorService:
             except Exception as error:
                 self._trouble("act_failed", error, act=act.what)
 
+    def _tell(self, **said: Any) -> None:
+        self._say(Read(cluster=self.cluster, sent=time.time(), **said))
+
     async def _reading(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -295,28 +298,19 @@ class ExecutorService:
                 acting = loop.run_in_executor(self._threads, self._act)
                 # What is claimed by this reading may count on them; no longer than that.
                 await asyncio.wait({acting}, timeout=self.timeout_s)
-                self._say(
-                    Read(
-                        cluster=self.cluster,
-                        reading=reading,
-                        at=at,
-                        run=self._run,
-                        epoch=epoch,
-                        sent=time.time(),
-                    )
-                )
+                self._tell(reading=reading, at=at, run=self._run, epoch=epoch)
                 self._complain("", "")
                 await acting
             except TimeoutError:
                 error = f"no answer within {self.timeout_s:g} s"
                 self._complain("reading_late", error)
-                self._say(Read(cluster=self.cluster, error=error, sent=time.time()))
+                self._tell(error=error)
                 with contextlib.suppress(Exception):
                     await pending  # One reader at a time: a hung batch system is not asked again.
             except Exception as failure:
                 why = in_words(failure)
                 self._complain("reading_failed", why)
-                self._say(Read(cluster=self.cluster, error=why, sent=time.time()))
+                self._tell(error=why)
             took_s = loop.time() - began
             await asyncio.sleep(max(0.0, self.interval_s - took_s))
             while loop.time() - began < self._interval_s(took_s):

@@ -89,9 +89,6 @@ class Keeper:
             return None
         return max(0.0, self.step_at - time.monotonic()) * 1e3 + 1.0
 
-    def _pause_s(self) -> float:
-        return RETRY_S if time.monotonic() > self.give_up_at else SWEEP_S
-
     def let_go(self) -> None:
         """In a runner: give up what is only the fork server's."""
         resource.setrlimit(resource.RLIMIT_NOFILE, self.limits)
@@ -140,7 +137,8 @@ class Keeper:
             self.dead, self.sweep, self.give_up_at = [], None, float("inf")
         elif time.monotonic() > self.give_up_at:
             self._give_up()
-        self.step_at = time.monotonic() + self._pause_s()
+        now = time.monotonic()
+        self.step_at = now + (RETRY_S if now > self.give_up_at else SWEEP_S)
 
     def _give_up(self) -> None:
         """Let the jobs end; the locks, and with them the slots, are kept."""

@@ -190,8 +190,10 @@ class Runner(OrderLoop):
         if words[0] == "cancel":
             grace_s = self.spec["grace_s"] if words[2] == "-" else float(words[2])
             self.stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
-        elif words[0] == "finish":
-            self._end_holding()
+        elif words[0] == "finish":  # what waits here for the end of a command started elsewhere
+            if self.is_started and self.go_fd >= 0:
+                os.close(self.go_fd)
+                self.go_fd = -1
         elif words[0] == "stream":
             self._stream(words[1:])
         else:
@@ -213,12 +215,6 @@ class Runner(OrderLoop):
         while self.first_ns is not None and not self.streams.end(is_cut=bool(self.reason)):
             self._wait(self.look_at, self.streams.look_at)
             self._look_at_clock()
-
-    def _end_holding(self) -> None:
-        """Let the process end that waits here for the end of a command started elsewhere."""
-        if self.is_started and self.go_fd >= 0:
-            os.close(self.go_fd)
-            self.go_fd = -1
 
     def _take(self, fd: int) -> None:
         """Hear what the ranks say, and those who read their streams."""

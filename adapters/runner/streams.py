@@ -38,9 +38,6 @@ class Buffer:
     def room(self) -> int:
         return CREDIT - len(self.kept)
 
-    def put(self, chunk: bytes) -> None:
-        self.kept += chunk
-
     def read(self, at: int) -> tuple[int, bytes]:
         """The offset and the bytes that follow `at`, before which all are let go."""
         done = min(max(0, at - self.first), len(self.kept))
@@ -201,7 +198,7 @@ class Streams:
                 chunk = os.read(fd, buffer.room)
                 if not chunk:
                     raise EOFError
-                buffer.put(chunk)
+                buffer.kept += chunk
         except BlockingIOError:
             if self._is_ended:  # held by what could not be ended
                 self._close(fd)
