@@ -130,7 +130,7 @@ class Stager:
         with tempfile.TemporaryFile() as log:
             keys = {name: os.environ[name] for name in ("SSH_AUTH_SOCK",) if name in os.environ}
             child = Commands(extra_env=keys).start("rsync", *words, log=log)
-            while not child.wait(LOOK_S):
+            while not child.ends_within(LOOK_S):
                 log.seek(max(0, os.fstat(log.fileno()).st_size - 200))
                 for size, percent in re.findall(r"([\d,]+) +(\d+)%", f"{log.read()!r}")[-1:]:
                     amount = f"{int(size.replace(',', '')) / 1e6:.1f} MB, {percent} %"
@@ -139,11 +139,11 @@ class Stager:
                     child.kill()
             log.seek(0)
             said = log.read().decode(errors="replace")
-        if child.code in {0, 24}:  # 24: a file was removed meanwhile
+        if child.returncode in {0, 24}:  # 24: a file was removed meanwhile
             return
         found = re.search(r"^rsync: (?:\[\w+\] )?(.*)", said, re.MULTILINE)
         why = (found[1] if found else said.strip().rpartition("\n")[2])[:200]
-        if child.code in LASTING or "not found" in said:
+        if child.returncode in LASTING or "not found" in said:
             raise OSError(why)
         if "Permission denied (" in said and self._is_apart:
             self._is_apart = False  # its key is with an agent that is not here

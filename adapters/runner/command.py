@@ -50,24 +50,17 @@ class CommandRefusedError(BatchError):
         self.code = code
 
 
-class StartedCommand:
-    """A command that runs."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+class StartedCommand(subprocess.Popen[bytes]):
+    """A command that runs, in a session of its own."""
 
     @property
     def has_ended(self) -> bool:
-        return self._process.poll() is not None
+        return self.poll() is not None
 
-    @property
-    def code(self) -> int:
-        return self._process.wait()
-
-    def wait(self, limit_s: float) -> bool:
+    def ends_within(self, limit_s: float) -> bool:
         """Wait for its end, at most so long; whether it has ended."""
         try:
-            self._process.wait(limit_s)
+            self.wait(limit_s)
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -76,8 +69,8 @@ class StartedCommand:
         """End it, and all that it has started in its session's group."""
         if not self.has_ended:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+                os.killpg(self.pid, signal.SIGKILL)
+            self.wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +163,7 @@ class Commands:
         account: pwd.struct_passwd | None = None,
     ) -> StartedCommand:
         """Start a command that goes on by itself, in a session of its own; it speaks to `log`."""
-        return StartedCommand(
-            self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
-        )
+        return self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
 
     def _popen(
         self,
@@ -183,11 +174,11 @@ class Commands:
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.DEVNULL,
         stderr: int | IO[bytes] = subprocess.DEVNULL,
-    ) -> subprocess.Popen[bytes]:
+    ) -> StartedCommand:
         self.about_to_run(name, arguments)
         variables = self.environment(account) | dict(env or {})
         try:
-            return subprocess.Popen(
+            return StartedCommand(
                 [self._path(name), *arguments],
                 cwd="/",
                 env=variables,
