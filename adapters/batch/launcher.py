@@ -177,7 +177,7 @@ class BatchLauncher(PartLauncher):
         if self.gate is None or not self.gate.calls:
             return
         keys = {folder.claim: key for key, folder in self._parts.items()}
-        for claim in list(self.gate.calls):
+        for claim in self.gate.calls:
             key = keys.get(claim)
             if key is None or key in self._ended:
                 self.gate.answer(claim, "gone")
