@@ -80,10 +80,8 @@ class Barrier:
         """Wrappers, by node, that have come before it was known what they are to run."""
         self.has_lost_early = False
         """One of those has gone again."""
-        self.on_stream: Callable[[NodeWrapper, str], None] = lambda node, text: None
-        """Hears what a node answers to who reads its streams."""
-        self.on_member: Callable[[NodeWrapper, str], None] = lambda node, text: None
-        """Hears how a member of an array has ended."""
+        self.on_word: dict[str, Callable[[NodeWrapper, str], None]] = {}
+        """What hears a node's words besides its records (`runner.talk`)."""
         self.besides: Callable[[], dict[str, Any]] = dict
         """What a node is told with its spec, whenever it comes."""
         self.is_open = False
@@ -250,10 +248,8 @@ class Barrier:
                 word, _, text = line.partition(" ")
                 if word in {str(READY), str(RUN), str(END)}:
                     node.records.setdefault(int(word), json.loads(text))
-                if word == "stream":
-                    self.on_stream(node, text)
-                if word == "member":
-                    self.on_member(node, text)
+                if word in self.on_word:
+                    self.on_word[word](node, text)
                 if word == str(END) and not self.all_said(END):
                     self._let_go(node, 0)
         except (TalkError, ValueError):

@@ -99,7 +99,7 @@ class PartSupervisor(OrderLoop):
         self._barrier = self._opened(port)
         self._relay = StreamRelay(folder, self._barrier)
         self._barrier.is_open = self.is_started
-        self._barrier.on_member = self._keep_member
+        self._barrier.on_word["member"] = self._keep_member
         self._barrier.besides = lambda: {"asked_s": job.asked_s, "dropped": self._dropped}
 
     def carry(self, *, is_resumed: bool) -> None:
