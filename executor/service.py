@@ -63,7 +63,7 @@ LONGEST_PAUSE = 0.5
 SLOW_PAUSE = 3.0
 """One that took so long is followed by the next no sooner than this multiple later."""
 MAX_BYTES = 64 << 20
-HANDSHAKES_TOLD_S = TROUBLES_TOLD_S = 60.0
+TROUBLES_TOLD_S = 60.0
 
 
 class ExecutorService:
@@ -127,7 +127,6 @@ class ExecutorService:
             adapter, adapter.launcher, state, progress, started, access, self._say, log
         )
         self._troubles = RateLimit(TROUBLES_TOLD_S)
-        self._handshakes = RateLimit(HANDSHAKES_TOLD_S)
         self._endpoint = endpoint
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
@@ -223,7 +222,7 @@ class ExecutorService:
     def _handshaken(self, outcome: str) -> None:
         if outcome == REFUSED:
             self.refused.set()
-        elif outcome != SUCCEEDED and self._handshakes.once_per(outcome):
+        elif outcome != SUCCEEDED and self._troubles.once_per(outcome):
             self.log.warning("handshake_failed", outcome=outcome, endpoint=self._endpoint)
 
     def _stream(self, wish: Stream) -> None:

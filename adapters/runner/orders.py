@@ -1,8 +1,9 @@
 """Orders to what holds a part: one in each line, and the lease that they renew.
 
-``go``, ``renew`` and ``abort - TEXT`` come to both kinds of holders, `runner.batch.supervisor` and
-`runner.runner`, and so does ``stream``, on which they call the executor (`runner.streams`); the
-first also takes ``arrange`` and ``hasten``, the second ``cancel SIGNAL GRACE`` and ``finish``.
+``go``, ``renew``, ``limit SECONDS`` and ``abort - TEXT`` come to both kinds of holders,
+`runner.batch.supervisor` and `runner.runner`, and so does ``stream``, on which they call the
+executor (`runner.streams`); the first also takes ``arrange`` and ``hasten``, the second, on nodes,
+``cancel SIGNAL GRACE`` and ``finish``.
 Imports the standard library only.
 """
 

@@ -5,10 +5,7 @@ under ``-I -S``, forked for each claim by a fork server (`runner.fork_server`).
 The runner forks its ranks at once, and they wait on a pipe: between the order to go and the exec
 lie one small write to disk and one to the pipe.
 
-The part's folder (see `adapters.part_folder`) holds ``spec.json``, the FIFO ``barrier`` with one
-order in each line (``go``, ``renew``, ``limit SECONDS``, ``abort - TEXT``; `runner.node` also gets
-``cancel SIGNAL GRACE`` and ``finish``), the file ``lock``, flocked as long as the runner lives,
-and ``status`` (see `runner.status`).
+`adapters.part_folder` says what the part's folder holds, and `runner.orders` what is ordered.
 
 Every descendant is this process's to reap (PR_SET_CHILD_SUBREAPER), also one that changed its
 session or whose parent is gone, so the end of a part is the end of all its processes. Where one can

@@ -153,15 +153,20 @@ def children(root: int) -> list[int]:
         return []
 
 
+def stat_of(pid: int | str) -> list[bytes]:
+    """State, parent and more of a process, as Linux has them; empty: it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
 def descendants(root: int, spared: Container[int] = ()) -> list[int]:
     """Living processes below this one, but for these children and what is below them."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue  # it has just ended
+        fields = stat_of(name)
         if fields and fields[0] not in b"ZX":
             children.setdefault(int(fields[1]), []).append(int(name))
     found = front = [pid for pid in children.get(root, ()) if pid not in spared]
