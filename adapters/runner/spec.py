@@ -95,17 +95,7 @@ class NodeSpec(RunnerSpec, total=False):
     """Members that are not to run, by their places, and why."""
 
 
-class FarSite(TypedDict, total=False):
-    """Of a batch system that is reached by ssh."""
-
-    ssh: str
-    """As of `runner.command.Commands`."""
-    relay: str
-    """Addresses of the login node, with commas, and the port of the relay there, by which nodes
-    reach the runner; empty: they reach it without."""
-
-
-class BatchSite(FarSite):
+class BatchSite(TypedDict):
     """Facts of a batch system for a runner; each has more."""
 
     bin: str
@@ -126,6 +116,11 @@ class BatchSite(FarSite):
     """Port of the executor's gate, where claims that wait in the queue do so without a runner; 0:
     they do not."""
     python: str
+    ssh: str
+    """As of `runner.command.Commands`; this and `relay` older claims do not have."""
+    relay: str
+    """Addresses of the login node, with commas, and the port of the relay there, by which nodes
+    reach the runner; empty: they reach it without."""
 
 
 class BatchTerms(TypedDict):
