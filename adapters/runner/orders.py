@@ -41,9 +41,6 @@ class OrderLoop:
         self.go_asked = self.is_started = False
         self.lease_end = float("inf")
 
-    def _renewed(self) -> None:
-        """The lease has been renewed."""
-
     def _poll(self, *fds: int) -> None:
         """Wait for these descriptors from now on, beside orders and signals."""
         self.poller = select.poll()
@@ -83,7 +80,6 @@ class OrderLoop:
             self._start_if_ready()
         elif words[0] == "renew" and not self.go_asked:
             self._renew()
-            self._renewed()
         elif words[0] == "limit":
             self._limit(float(words[1]))
         elif words[0] == "abort":

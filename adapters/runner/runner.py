@@ -99,7 +99,10 @@ class Runner(OrderLoop):
         if not self.left:
             self._end_all()
         self._let_read()
-        self._finish(self._run_behind())
+        record = self._run_behind()
+        # The launcher hears of an end that cannot be written, and may forget the part.
+        while not self._record(END, record, durable=True) and os.path.isdir(self.folder):
+            time.sleep(RETRY_S)
         self._stay()
 
     # -- up to the barrier
@@ -382,11 +385,6 @@ class Runner(OrderLoop):
     def _run_behind(self) -> dict[str, Any]:
         """Run what else this part has; returns its end."""
         return self._end_record()
-
-    def _finish(self, record: dict[str, Any]) -> None:
-        # The launcher hears of an end that cannot be written, and may forget the part.
-        while not self._record(END, record, durable=True) and os.path.isdir(self.folder):
-            time.sleep(RETRY_S)
 
     def _end_record(self) -> dict[str, Any]:
         """The end of what has run last, or never ran."""

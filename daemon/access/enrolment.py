@@ -153,10 +153,6 @@ class Enrolment:
         self._changed("key_revoked", grant, peer, is_less=True)
         return grant
 
-    def seen_by(self, peer: Peer) -> list[Grant]:
-        table = self.access.table
-        return list(table) if peer.is_admin else table.of_user(peer.uid)
-
     def _changed(self, event: str, grant: Grant, peer: Peer, *, is_less: bool) -> None:
         self._changes[peer.uid].take(1.0)
         self.access.log.info(
@@ -204,7 +200,9 @@ class Conversation:
             case "revoke":
                 return _row(enrolment.revoke(str(body.get("key")), peer))
             case "list":
-                return {"keys": msgspec.to_builtins(enrolment.seen_by(peer))}
+                table = enrolment.access.table
+                seen = list(table) if peer.is_admin else table.of_user(peer.uid)
+                return {"keys": msgspec.to_builtins(seen)}
         verb = str(body.get("verb"))[:20]
         raise RequestError("bad_request", f"verb: {verb!r} is not authorize, revoke or list")
 

@@ -303,15 +303,14 @@ class PartSupervisor(OrderLoop):
                 self._is_hastened, self._look_at = True, time.monotonic()
         elif words[0] != "renew" or not self._is_waiting:
             super()._obey_one(words)
+            if words[0] == "renew":
+                self._barrier.say("renew")
 
     def _limit(self, limit_s: float) -> None:
         super()._limit(limit_s)
         for node in self._barrier.nodes.values():
             node.spec["time_limit_s"] = limit_s
         self._barrier.say("limit", str(limit_s))
-
-    def _renewed(self) -> None:
-        self._barrier.say("renew")
 
     def _see_nodes(self) -> None:
         """Draw the conclusions from what the nodes have said."""
