@@ -143,10 +143,8 @@ class BatchPart:
             if not claim.get("waits") or spec.get("uid") != self.uid:
                 continue
             with contextlib.suppress(OSError):
-                lock, status = (
-                    os.open(f"{folder}/lock", os.O_RDWR | os.O_CLOEXEC),
-                    StatusFile(folder),
-                )
+                lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CLOEXEC)
+                status = StatusFile(folder)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     status.open()
