@@ -15,24 +15,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
-from coalloc.model.sites.reading import ClusterReading, NodeReading
-
-__all__ = [
-    "Act",
-    "Adapter",
-    "AdapterError",
-    "Claim",
-    "ClaimRefusedError",
-    "ClusterReading",
-    "Handover",
-    "Launcher",
-    "NodeReading",
-    "Proposal",
-    "Reader",
-    "Starter",
-    "plain_name",
-]
-
+from coalloc.model.sites.reading import ClusterReading
 
 Files = tuple[str, str, float]
 """How a cluster's files are reached: the login as `ssh.master.SshMaster` takes it (empty: they are
@@ -56,14 +39,6 @@ class ClaimRefusedError(AdapterError):
         self.detail = detail
 
 
-class Claim(Struct, frozen=True, kw_only=True):
-    """Nodes are ours for this part."""
-
-    key: PartKey
-    is_new: bool = True
-    """False where the key had been claimed before; then nothing was done."""
-
-
 class Reader(Protocol):
     """Reads one cluster."""
 
@@ -77,7 +52,7 @@ class Reader(Protocol):
 class Starter(Protocol):
     """Starts parts on one cluster, and ends them. Every call may be repeated harmlessly."""
 
-    def claim(self, part: PartSpec) -> Claim:
+    def claim(self, part: PartSpec) -> None:
         """Claim the nodes, and bring the processes to the barrier; does not wait for that.
 
         Raises `ClaimRefusedError` where nodes are taken or do not exist, and `AdapterError`.

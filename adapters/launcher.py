@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.packs import Pack
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
@@ -39,7 +39,7 @@ def unended(left: int, job: str) -> str:
 
 
 class PartLauncher:
-    """Launches parts through runners; what they run on is a subclass's to say.
+    """Launches parts through runners, as `Launcher` says; what they run on a subclass says.
 
     The parts are in `state_dir`, on a local disk, one for each executor. Root's is made passable
     for others, so that users reach their own scripts. Raises `AdapterError` where it cannot be
@@ -78,11 +78,10 @@ class PartLauncher:
             self._open_files = stack.pop_all()
         self._load()
 
-    def claim(self, part: PartSpec) -> Claim:
-        """Claim the slots, and bring the processes to the barrier; does not wait for that."""
+    def claim(self, part: PartSpec) -> None:
         key = part.key
         if key in self._parts:
-            return Claim(key=key, is_new=False)
+            return
         self._check(part)
         self._check_nodes(part)
         try:
@@ -102,7 +101,6 @@ class PartLauncher:
             self._sweeper.remove(folder.path)
             raise
         self._take(folder)
-        return Claim(key=key)
 
     def _take(self, folder: PartFolder) -> None:
         self._parts[folder.key] = folder
@@ -111,18 +109,15 @@ class PartLauncher:
             self._place |= {key: (folder.key, n) for n, key in enumerate(pack.keys)}
 
     def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
-        """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
         hosts = [[name, count] for name, count in nodes.items()]
         layout = {"hosts": hosts, "nodelist": fold(nodes), "rendezvous": rendezvous}
         if self._keep(key, LAYOUT, layout):
             self._order(key, "arrange")
 
     def hasten(self, key: PartKey) -> None:
-        """Let a part that waits for a later begin take its turn from now on."""
         self._order(key, "hasten")
 
     def limit(self, key: PartKey, limit_s: float) -> None:
-        """Let a part run so long from its start, and no longer."""
         self._limit(key, {"limit_s": limit_s})
 
     def _limit(self, key: PartKey, changed: Mapping[str, float]) -> None:
@@ -151,17 +146,14 @@ class PartLauncher:
         return self._root, lambda key: self._order(key, "stream")
 
     def go(self, key: PartKey) -> None:
-        """Open the barrier; harmless when it is open, or the part has ended."""
         self._order(self._place.get(key, (key,))[0], "go")
 
     def abort(self, key: PartKey, reason: str = "") -> None:
-        """Give the claim up; where the processes run already, end them."""
         first, place = self._place.get(key, (key, -1))
         word = "abort -" if place < 0 else f"drop {place}"
         self._order(first, f"{word} {' '.join(reason.split())}")
 
     def renew(self) -> None:
-        """Let every claim stand for another lease."""
         failed: AdapterError | None = None
         for key in self._parts:
             live = self._live.get(key)
@@ -202,7 +194,6 @@ class PartLauncher:
         return (*packed, *(report for report in known if report is not None))
 
     def adopt(self) -> tuple[PartReport, ...]:
-        """Find every part an earlier launcher left, and return how it is."""
         self._load()
         reports = self.poll()
         if unread := self._parts.keys() - {report.key for report in reports}:
@@ -210,7 +201,6 @@ class PartLauncher:
         return reports
 
     def forget(self, key: PartKey) -> None:
-        """Remove the folder of an ended part; one that has not ended is left alone."""
         if key in self._place:
             first = self._place[key][0]
             if self._packs[first].forget(key):
@@ -245,7 +235,6 @@ class PartLauncher:
         }
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when `poll` has news."""
         return self._news_fd
 
     def close(self) -> None:

@@ -223,7 +223,6 @@ class PartFolder:
             os.close(fd)
 
     def status(self) -> bytes:
-        """The status file as it is."""
         try:
             return (self.path / "status").read_bytes()
         except FileNotFoundError:

@@ -63,7 +63,7 @@ LONGEST_PAUSE = 0.5
 SLOW_PAUSE = 3.0
 """One that took so long is followed by the next no sooner than this multiple later."""
 MAX_BYTES = 64 << 20
-HANDSHAKES_TOLD_S = TROUBLES_TOLD_S = 60.0
+TROUBLES_TOLD_S = 60.0
 
 
 class ExecutorService:
@@ -127,7 +127,6 @@ class ExecutorService:
             adapter, adapter.launcher, state, progress, started, access, self._say, log
         )
         self._troubles = RateLimit(TROUBLES_TOLD_S)
-        self._handshakes = RateLimit(HANDSHAKES_TOLD_S)
         self._endpoint = endpoint
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
@@ -223,7 +222,7 @@ class ExecutorService:
     def _handshaken(self, outcome: str) -> None:
         if outcome == REFUSED:
             self.refused.set()
-        elif outcome != SUCCEEDED and self._handshakes.once_per(outcome):
+        elif outcome != SUCCEEDED and self._troubles.once_per(outcome):
             self.log.warning("handshake_failed", outcome=outcome, endpoint=self._endpoint)
 
     def _stream(self, wish: Stream) -> None:
@@ -236,7 +235,6 @@ class ExecutorService:
         self._port.send([encode_message(statement)])
 
     def _look(self) -> None:
-        """Take in what the launcher knows."""
         try:
             reports = self.launcher.poll()
             news = [report for report in reports if self._known.get(report.key) is not report]
@@ -283,6 +281,9 @@ class ExecutorService:
             except Exception as error:
                 self._trouble("act_failed", error, act=act.what)
 
+    def _tell(self, **said: Any) -> None:
+        self._say(Read(cluster=self.cluster, sent=time.time(), **said))
+
     async def _reading(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -296,28 +297,19 @@ class ExecutorService:
                 acting = loop.run_in_executor(self._threads, self._act)
                 # What is claimed by this reading may count on them; no longer than that.
                 await asyncio.wait({acting}, timeout=self.timeout_s)
-                self._say(
-                    Read(
-                        cluster=self.cluster,
-                        reading=reading,
-                        at=at,
-                        run=self._run,
-                        epoch=epoch,
-                        sent=time.time(),
-                    )
-                )
+                self._tell(reading=reading, at=at, run=self._run, epoch=epoch)
                 self._complain("", "")
                 await acting
             except TimeoutError:
                 error = f"no answer within {self.timeout_s:g} s"
                 self._complain("reading_late", error)
-                self._say(Read(cluster=self.cluster, error=error, sent=time.time()))
+                self._tell(error=error)
                 with contextlib.suppress(Exception):
                     await pending  # One reader at a time: a hung batch system is not asked again.
             except Exception as failure:
                 why = in_words(failure)
                 self._complain("reading_failed", why)
-                self._say(Read(cluster=self.cluster, error=why, sent=time.time()))
+                self._tell(error=why)
             took_s = loop.time() - began
             await asyncio.sleep(max(0.0, self.interval_s - took_s))
             while loop.time() - began < self._interval_s(took_s):

@@ -103,7 +103,6 @@ class Stager:
         return path
 
     def _there(self, script: str) -> str:
-        """Output of a script in the user's home there."""
         commands = Commands(ssh=Shell.of(*self._login).stem if self._login[0] else "")
         said = commands.ask("sh", "-c", f"cd && {{ {script}; }}", timeout_s=SCRIPT_S)
         if said.code:
@@ -127,12 +126,11 @@ class Stager:
         return [*words, "--", *((there, here) if is_back else (here, there))]
 
     def _copy(self, stage: Stage, what: str, words: list[str]) -> None:
-        """Run a copy, and tell how far it is."""
         self._tell(stage, detail=f"copies {what}")
         with tempfile.TemporaryFile() as log:
             keys = {name: os.environ[name] for name in ("SSH_AUTH_SOCK",) if name in os.environ}
             child = Commands(extra_env=keys).start("rsync", *words, log=log)
-            while not child.wait(LOOK_S):
+            while not child.ends_within(LOOK_S):
                 log.seek(max(0, os.fstat(log.fileno()).st_size - 200))
                 for size, percent in re.findall(r"([\d,]+) +(\d+)%", f"{log.read()!r}")[-1:]:
                     amount = f"{int(size.replace(',', '')) / 1e6:.1f} MB, {percent} %"
@@ -141,11 +139,11 @@ class Stager:
                     child.kill()
             log.seek(0)
             said = log.read().decode(errors="replace")
-        if child.code in {0, 24}:  # 24: a file was removed meanwhile
+        if child.returncode in {0, 24}:  # 24: a file was removed meanwhile
             return
         found = re.search(r"^rsync: (?:\[\w+\] )?(.*)", said, re.MULTILINE)
         why = (found[1] if found else said.strip().rpartition("\n")[2])[:200]
-        if child.code in LASTING or "not found" in said:
+        if child.returncode in LASTING or "not found" in said:
             raise OSError(why)
         if "Permission denied (" in said and self._is_apart:
             self._is_apart = False  # its key is with an agent that is not here

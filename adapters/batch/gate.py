@@ -29,9 +29,8 @@ class Gate:
     """
 
     def __init__(self, kept: Path, ports: tuple[int, int], news_fd: int, host: str = "") -> None:
-        self.calls: dict[str, list[LineConnection]] = {}
-        """Those that wait for an answer, by claim."""
-        self._callers: dict[LineConnection, float] = {}
+        self._callers: dict[LineConnection, tuple[float, str]] = {}
+        """Until when each may stay, monotonic seconds, and the claim that it has named."""
         try:
             port = int(kept.read_text(encoding="ascii"))
             self._sock = listening((port, port), host)
@@ -50,6 +49,11 @@ class Gate:
         """A descriptor that is readable when somebody calls, or there are news."""
         return self._epoll.fileno()
 
+    @property
+    def calls(self) -> set[str]:
+        """The claims whose wrappers wait for an answer."""
+        return {claim for _, claim in self._callers.values() if claim}
+
     def listen(self) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -58,20 +62,20 @@ class Gate:
                     sock.close()
                     continue
                 caller = LineConnection(sock)
-                self._callers[caller] = time.monotonic() + CALL_LIMIT_S
+                self._callers[caller] = time.monotonic() + CALL_LIMIT_S, ""
                 self._epoll.register(caller, select.EPOLLIN)
-        waiting = {caller for callers in self.calls.values() for caller in callers}
-        for caller, until in list(self._callers.items()):
-            if caller not in waiting:
-                self._hear(caller)
+        for caller, (until, claim) in list(self._callers.items()):
+            if not claim:
+                self._hear(caller, until)
             if time.monotonic() > until:
                 self._drop(caller)
 
     def answer(self, claim: str, *words: str) -> None:
-        for caller in self.calls.get(claim, [])[:]:
-            with contextlib.suppress(OSError):
-                caller.say(*words)
-            self._drop(caller)
+        for caller, (_, asked) in list(self._callers.items()):
+            if asked == claim:
+                with contextlib.suppress(OSError):
+                    caller.say(*words)
+                self._drop(caller)
 
     def close(self) -> None:
         for caller in list(self._callers):
@@ -79,15 +83,15 @@ class Gate:
         self._epoll.close()
         self._sock.close()
 
-    def _hear(self, caller: LineConnection) -> None:
+    def _hear(self, caller: LineConnection, until: float) -> None:
         try:
             lines = caller.heard()
         except TalkError:
             self._drop(caller)
             return
         words = lines[0].split(" ") if lines else []
-        if len(words) == 2 and words[0] == "granted":
-            self.calls.setdefault(words[1], []).append(caller)
+        if len(words) == 2 and words[0] == "granted" and words[1]:
+            self._callers[caller] = until, words[1]
             self._epoll.unregister(caller)  # nothing more is said before the answer
         elif words or len(caller.unread) > LONGEST_CALL:
             self._drop(caller)
@@ -95,11 +99,6 @@ class Gate:
     def _drop(self, caller: LineConnection) -> None:
         if self._callers.pop(caller, None) is None:
             return
-        for claim, callers in list(self.calls.items()):
-            if caller in callers:
-                callers.remove(caller)
-                if not callers:
-                    del self.calls[claim]
         with contextlib.suppress(OSError):
             self._epoll.unregister(caller)
         caller.close()

@@ -21,7 +21,7 @@ from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner.batch.barrier import LOOPBACK
-from coalloc.adapters.runner.grant import CLAIM, GRANT, MARKS, kept, ordered
+from coalloc.adapters.runner.grant import CLAIM, GRANT, MARKS, kept, text_of
 from coalloc.adapters.runner.spec import BatchSite, BatchTerms
 from coalloc.adapters.runner.status import PAGE, READY, RUN
 from coalloc.adapters.ssh.master import SshError
@@ -84,7 +84,6 @@ class BatchLauncher(PartLauncher):
         super().__init__(state_dir)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when `poll` has news."""
         return super().fileno() if self.gate is None else self.gate.fileno()
 
     def _remove(self, key: PartKey) -> None:
@@ -110,7 +109,6 @@ class BatchLauncher(PartLauncher):
         return frozenset(folder.claim for folder in tuple(self._parts.values()))
 
     def poll(self) -> tuple[PartReport, ...]:
-        """Return how every part is that was not forgotten."""
         if self.gate is not None:
             self.gate.listen()
         reports = super().poll()
@@ -140,7 +138,7 @@ class BatchLauncher(PartLauncher):
             self._parked.pop(key, None)
         elif key not in self._parked:
             self._parked[key] = time.monotonic()
-            if any(ordered(str(folder.path), word) is not None for word in MARKS):
+            if any(text_of(str(folder.path), word) is not None for word in MARKS):
                 self._marked.add(key)
             else:
                 self._marked.discard(key)
@@ -179,7 +177,7 @@ class BatchLauncher(PartLauncher):
         if self.gate is None or not self.gate.calls:
             return
         keys = {folder.claim: key for key, folder in self._parts.items()}
-        for claim in list(self.gate.calls):
+        for claim in self.gate.calls:
             key = keys.get(claim)
             if key is None or key in self._ended:
                 self.gate.answer(claim, "gone")
@@ -217,7 +215,6 @@ class BatchLauncher(PartLauncher):
         return BatchFolder.create(self._root, part, extra=terms, claim=token.claim)
 
     def _site(self, part: PartSpec) -> BatchSite:
-        """Facts of the cluster for the runner."""
         raise NotImplementedError
 
 

@@ -34,7 +34,6 @@ class Token(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The job's name."""
         return f"{NAME_PREFIX}{self.claim}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from coalloc.adapters.gridengine.commands import GridEngine
 from coalloc.adapters.gridengine.parse_xml import (
@@ -42,7 +43,7 @@ from coalloc.adapters.runner.command import (
     CommandRefusedError,
 )
 from coalloc.adapters.runner.rank import FaultError
-from coalloc.adapters.runner.spec import BatchSpec, Queue
+from coalloc.adapters.runner.spec import BatchSpec
 
 RELEASE_S = 5.0
 """Between a job's end and Grid Engine's knowing of it; later than that it is late, seconds."""
@@ -101,7 +102,7 @@ class GridEngineJob(PartJob):
         keep()
         return True
 
-    def _has_room_now(self, queue: Queue) -> bool:
+    def _has_room_now(self, queue: dict[str, Any]) -> bool:
         """Test if a claim that might wait need not. Raises `BatchError` or `FaultError`."""
         if queue["at_once"]:
             try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
 
 from coalloc.adapters.ssh.master import SshError
-from coalloc.adapters.ssh.shell import Shell
+from coalloc.adapters.ssh.shell import CommandOutput, Shell
 
 KEPT = ("HOME", "KRB5CCNAME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TZ", "USER")
 """Variables of the caller that a command sees."""
@@ -50,60 +50,17 @@ class CommandRefusedError(BatchError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """User and groups that a command runs as."""
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...] = ()
-    """Supplementary groups."""
-    name: str = ""
-    home: str = "/"
-
-    @classmethod
-    def of(cls, uid: int, gid: int | None = None) -> Account:
-        """The account of a user of this machine; `KeyError` where there is no such user."""
-        entry = pwd.getpwuid(uid)
-        group = entry.pw_gid if gid is None else gid
-        return cls(
-            uid=uid,
-            gid=group,
-            groups=tuple(os.getgrouplist(entry.pw_name, group)),
-            name=entry.pw_name,
-            home=entry.pw_dir,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOutput:
-    """Output of a command, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
-class StartedCommand:
-    """A command that runs."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+class StartedCommand(subprocess.Popen[bytes]):
+    """A command that runs, in a session of its own."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has."""
-        return self._process.poll() is not None
+        return self.poll() is not None
 
-    @property
-    def code(self) -> int:
-        """Its exit code; it has ended."""
-        return self._process.wait()
-
-    def wait(self, limit_s: float) -> bool:
+    def ends_within(self, limit_s: float) -> bool:
         """Wait for its end, at most so long; whether it has ended."""
         try:
-            self._process.wait(limit_s)
+            self.wait(limit_s)
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -112,8 +69,8 @@ class StartedCommand:
         """End it, and all that it has started in its session's group."""
         if not self.has_ended:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+                os.killpg(self.pid, signal.SIGKILL)
+            self.wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +95,7 @@ class Commands:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         text: str | None = None,
-        account: Account | None = None,
+        account: pwd.struct_passwd | None = None,
         timeout_s: float | None = None,
     ) -> str:
         """Run a command as `ask` does and return its output; a bad end raises its `failure`."""
@@ -155,7 +112,7 @@ class Commands:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         text: str | None = None,
-        account: Account | None = None,
+        account: pwd.struct_passwd | None = None,
         timeout_s: float | None = None,
     ) -> CommandOutput:
         """Run a command; how it ended is the caller's to judge.
@@ -168,12 +125,11 @@ class Commands:
         if self.ssh:
             self.about_to_run(name, arguments)
             variables = self.steering() | {"LC_ALL": "C"} | dict(self.extra_env) | dict(env or {})
-            words = [self._path(name), *arguments]
+            argv = [self._path(name), *arguments]
             try:
-                ran = Shell(self.ssh).ask(words, env=variables, text=text or "", limit_s=limit)
+                return Shell(self.ssh).ask(argv, env=variables, text=text or "", limit_s=limit)
             except SshError as error:
                 raise UnreachableError(name, str(error)) from error
-            return CommandOutput(**ran._asdict())
         process = self._popen(
             name,
             *arguments,
@@ -192,14 +148,11 @@ class Commands:
                     os.killpg(process.pid, signal.SIGKILL)
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
-                said = one_line((error.stderr or b"").decode(errors="replace"))
-                why = f"no answer within {limit:g} s" + (f": {said}" if said else "")
+                words = one_line((error.stderr or b"").decode(errors="replace"))
+                why = f"no answer within {limit:g} s" + (f": {words}" if words else "")
                 raise UnreachableError(name, why) from None
-        return CommandOutput(
-            code=process.returncode,
-            out=out.decode(errors="replace"),
-            err=err.decode(errors="replace"),
-        )
+        said = [each.decode(errors="replace") for each in (out, err)]
+        return CommandOutput(process.returncode, *said)
 
     def start(
         self,
@@ -207,27 +160,25 @@ class Commands:
         *arguments: str,
         log: IO[bytes],
         env: Mapping[str, str] | None = None,
-        account: Account | None = None,
+        account: pwd.struct_passwd | None = None,
     ) -> StartedCommand:
         """Start a command that goes on by itself, in a session of its own; it speaks to `log`."""
-        return StartedCommand(
-            self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
-        )
+        return self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
 
     def _popen(
         self,
         name: str,
         *arguments: str,
         env: Mapping[str, str] | None = None,
-        account: Account | None = None,
+        account: pwd.struct_passwd | None = None,
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.DEVNULL,
         stderr: int | IO[bytes] = subprocess.DEVNULL,
-    ) -> subprocess.Popen[bytes]:
+    ) -> StartedCommand:
         self.about_to_run(name, arguments)
         variables = self.environment(account) | dict(env or {})
         try:
-            return subprocess.Popen(
+            return StartedCommand(
                 [self._path(name), *arguments],
                 cwd="/",
                 env=variables,
@@ -244,21 +195,21 @@ class Commands:
     def _path(self, name: str) -> str:
         return os.path.join(self.bin_dir, name) if self.bin_dir else name
 
-    def uid(self, account: Account | None = None) -> int:
+    def uid(self, account: pwd.struct_passwd | None = None) -> int:
         """Number of the user as whom commands run, where they run. Raises `UnreachableError`."""
         if not self.ssh:
-            return os.geteuid() if account is None else account.uid
+            return os.geteuid() if account is None else account.pw_uid
         try:
             return int(Shell(self.ssh).about()["uid"])
         except SshError as error:
             raise UnreachableError("id", str(error)) from error
 
-    def environment(self, account: Account | None = None) -> dict[str, str]:
-        """The variables every command sees."""
+    def environment(self, account: pwd.struct_passwd | None = None) -> dict[str, str]:
         kept = {key: os.environ[key] for key in KEPT if key in os.environ}
         kept.setdefault("PATH", DEFAULT_PATH)
         if account is not None:
-            kept |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+            user = account.pw_name
+            kept |= {"HOME": account.pw_dir, "USER": user, "LOGNAME": user}
         return kept | self.steering() | {"LC_ALL": "C"} | dict(self.extra_env)
 
     def about_to_run(self, name: str, arguments: tuple[str, ...]) -> None:
@@ -290,8 +241,9 @@ def one_line(text: str) -> str:
     return words[:300]
 
 
-def _identity(account: Account | None) -> dict[str, Any]:
+def _identity(account: pwd.struct_passwd | None) -> dict[str, Any]:
     """Arguments that make a process another user's."""
-    if account is None or account.uid == os.geteuid() != 0:
+    if account is None or account.pw_uid == os.geteuid() != 0:
         return {}
-    return {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}

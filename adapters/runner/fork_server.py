@@ -40,21 +40,16 @@ STAYS = b"stays"
 """Said when the socket is closed and runners live."""
 
 
-class Runs(Protocol):
-    """A runner."""
-
-    def run(self) -> None:
-        """Carry the part to its end and record it."""
-
-
-class RunnerType(Protocol):
-    """Makes a runner of a part's folder, the descriptors of its orders and its lock."""
+class PartRunner(Protocol):
+    """A runner, made of a part's folder, the descriptors of its orders and its lock."""
 
     is_kept: bool
     """Descendants of one that was killed are ended, and its lock is held until then."""
 
-    def __call__(self, folder: str, orders_fd: int, lock_fd: int, /) -> Runs:
-        """Make one."""
+    def __init__(self, folder: str, orders_fd: int, lock_fd: int) -> None: ...
+
+    def run(self) -> None:
+        """Carry the part to its end and record it."""
 
 
 def named(name: str) -> None:
@@ -87,17 +82,12 @@ class Keeper:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is left to be kept."""
         return not self.runners and not self.dead
 
     def wait_ms(self) -> float | None:
-        """For how long nothing is to be done."""
         if self.sweep is None:
             return None
         return max(0.0, self.step_at - time.monotonic()) * 1e3 + 1.0
-
-    def _pause_s(self) -> float:
-        return RETRY_S if time.monotonic() > self.give_up_at else SWEEP_S
 
     def let_go(self) -> None:
         """In a runner: give up what is only the fork server's."""
@@ -147,7 +137,8 @@ class Keeper:
             self.dead, self.sweep, self.give_up_at = [], None, float("inf")
         elif time.monotonic() > self.give_up_at:
             self._give_up()
-        self.step_at = time.monotonic() + self._pause_s()
+        now = time.monotonic()
+        self.step_at = now + (RETRY_S if now > self.give_up_at else SWEEP_S)
 
     def _give_up(self) -> None:
         """Let the jobs end; the locks, and with them the slots, are kept."""
@@ -175,7 +166,7 @@ def _is_reaped(pid: int) -> bool:
         return True
 
 
-def serve(socket_fd: int, runner: RunnerType) -> None:
+def serve(socket_fd: int, runner: type[PartRunner]) -> None:
     """Fork a runner for every folder that comes over this socket, until it is closed.
 
     Runners are reaped here, so that their CPU time stays with this process's. A server that keeps
@@ -216,7 +207,7 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
 
 
 def _fork(
-    sock: socket.socket, folder: str, fds: list[int], runner: RunnerType, keeper: Keeper
+    sock: socket.socket, folder: str, fds: list[int], runner: type[PartRunner], keeper: Keeper
 ) -> None:
     """Fork a runner; where that fails, its part ends as one whose runner died before the start."""
     pid = -1

@@ -38,11 +38,11 @@ def kept(folder: str, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def ordered(folder: str, word: str) -> str | None:
-    """The words of an order that a claim without a runner was given; None: it was not."""
+def text_of(folder: str, name: str) -> str | None:
+    """Text of one of the other files, as of an order in `MARKS`; None: it is not there."""
     try:
-        with open(f"{folder}/{word}", encoding="utf-8") as file:
-            return file.read()
+        with open(f"{folder}/{name}", "rb") as file:
+            return file.read().decode(errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return None
 

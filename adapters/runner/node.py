@@ -250,7 +250,6 @@ class RunnerAddress:
         self.node = environ.pop("COALLOC_BARRIER_NODE", "") or environ.get("SLURMD_NODENAME", "")
 
     def connect(self, limit_s: float) -> tuple[LineConnection, Any]:
-        """Connect; raises TalkError."""
         return connect(self.host, self.port, self.relay, self.key, self.node, limit_s)
 
     def first_connection(self) -> tuple[LineConnection, Any]:

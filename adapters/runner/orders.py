@@ -1,8 +1,9 @@
 """Orders to what holds a part: one in each line, and the lease that they renew.
 
-``go``, ``renew`` and ``abort - TEXT`` come to both kinds of holders, `runner.batch.supervisor` and
-`runner.runner`, and so does ``stream``, on which they call the executor (`runner.streams`); the
-first also takes ``arrange`` and ``hasten``, the second ``cancel SIGNAL GRACE`` and ``finish``.
+``go``, ``renew``, ``limit SECONDS`` and ``abort - TEXT`` come to both kinds of holders,
+`runner.batch.supervisor` and `runner.runner`, and so does ``stream``, on which they call the
+executor (`runner.streams`); the first also takes ``arrange`` and ``hasten``, the second, on nodes,
+``cancel SIGNAL GRACE`` and ``finish``.
 Imports the standard library only.
 """
 
@@ -39,9 +40,6 @@ class OrderLoop:
         self.orders = b""
         self.go_asked = self.is_started = False
         self.lease_end = float("inf")
-
-    def _renewed(self) -> None:
-        """The lease has been renewed."""
 
     def _poll(self, *fds: int) -> None:
         """Wait for these descriptors from now on, beside orders and signals."""
@@ -82,14 +80,12 @@ class OrderLoop:
             self._start_if_ready()
         elif words[0] == "renew" and not self.go_asked:
             self._renew()
-            self._renewed()
         elif words[0] == "limit":
             self._limit(float(words[1]))
         elif words[0] == "abort":
             self.stop("aborted", words[2] if len(words) > 2 else "")
 
     def _limit(self, limit_s: float) -> None:
-        """Run so long from the start, seconds."""
         self.spec["time_limit_s"] = limit_s
 
     def _look_at_lease(self, now: float) -> None:

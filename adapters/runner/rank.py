@@ -15,7 +15,7 @@ import re
 import signal
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from coalloc.adapters.runner import cgroup
@@ -61,6 +61,17 @@ class FaultError(Exception):
         super().__init__(detail)
         self.reason = reason
         self.detail = " ".join(detail.split())[:500]
+
+
+def account_of(uid: int, act: str) -> pwd.struct_passwd:
+    """Account of a job's user, for whom this process is to do so. Raises `FaultError`."""
+    if os.geteuid() not in (0, uid):
+        why = f"only root may {act} of uid {uid}, and this is not root"
+        raise FaultError("user_unknown", why)
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
 
 
 def fault_of(error: BaseException, folder: str) -> tuple[str, str]:
@@ -126,7 +137,7 @@ class Rank:
                 os.close(say_fd)
                 os.read(go_fd, 1)  # which the runner closes when the script has ended
                 os._exit(0)
-            self._exec(path, argv, env)
+            self._started(lambda file, words: os.execve(file, words, env), path, argv)
         except FaultError as fault:
             text = f"F {self.index} {fault.reason} {fault.detail}\n"
         except ValueError as error:  # a text that is no path, no variable, no argument
@@ -186,7 +197,6 @@ class Rank:
             raise FaultError("user_unknown", f"uid {uid}: root's rights remain")
 
     def environment(self) -> dict[str, str]:
-        """The user's variables, those of the account, and ours."""
         spec = self.spec
         env = {
             key: value
@@ -270,14 +280,16 @@ class Rank:
             raise FaultError("output_unwritable", f"{path}: {why}") from error
         return fd
 
-    def _exec(self, path: str, argv: list[str], env: dict[str, str]) -> NoReturn:
+    @staticmethod
+    def _started(start: Callable[[str, list[str]], int], path: str, argv: list[str]) -> int:
+        """Start a file, or have the shell read it, as execvp does. Raises `FaultError`."""
         try:
             try:
-                os.execve(path, argv, env)
+                return start(path, argv)
             except OSError as error:
                 if error.errno != errno.ENOEXEC:
                     raise
-                os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], env)  # as execvp does
+                return start("/bin/sh", ["/bin/sh", path, *argv[1:]])
         except OSError as error:
             raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
 

@@ -5,10 +5,7 @@ under ``-I -S``, forked for each claim by a fork server (`runner.fork_server`).
 The runner forks its ranks at once, and they wait on a pipe: between the order to go and the exec
 lie one small write to disk and one to the pipe.
 
-The part's folder (see `adapters.part_folder`) holds ``spec.json``, the FIFO ``barrier`` with one
-order in each line (``go``, ``renew``, ``limit SECONDS``, ``abort - TEXT``; `runner.node` also gets
-``cancel SIGNAL GRACE`` and ``finish``), the file ``lock``, flocked as long as the runner lives,
-and ``status`` (see `runner.status`).
+`adapters.part_folder` says what the part's folder holds, and `runner.orders` what is ordered.
 
 Every descendant is this process's to reap (PR_SET_CHILD_SUBREAPER), also one that changed its
 session or whose parent is gone, so the end of a part is the end of all its processes. Where one can
@@ -33,6 +30,7 @@ from coalloc.adapters.runner.rank import (
     DEFAULT_OUTPUT,
     FaultError,
     Rank,
+    account_of,
     be_subreaper,
     fault_of,
     opened_as,
@@ -91,7 +89,6 @@ class Runner(OrderLoop):
         self.go_at = 0.0
 
     def run(self) -> None:
-        """Carry the part to its end and record it."""
         try:
             self._open()
             self._fork_ranks()
@@ -102,7 +99,10 @@ class Runner(OrderLoop):
         if not self.left:
             self._end_all()
         self._let_read()
-        self._finish(self._run_behind())
+        record = self._run_behind()
+        # The launcher hears of an end that cannot be written, and may forget the part.
+        while not self._record(END, record, durable=True) and os.path.isdir(self.folder):
+            time.sleep(RETRY_S)
         self._stay()
 
     # -- up to the barrier
@@ -127,23 +127,17 @@ class Runner(OrderLoop):
         try:
             with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
                 self.spec = json.load(file)
-            members = len(self.spec.get("members", ()))
-            self.status.preallocate(len(self.spec["ranks"]), members and members + 1)
+            self.status.preallocate(len(self.spec["ranks"]), len(self.spec.get("members", ())))
         except (OSError, ValueError) as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
 
     def _account(self) -> pwd.struct_passwd | None:
         uid = self.spec["uid"]
-        if uid is not None and os.geteuid() not in (0, uid):
-            raise FaultError(
-                "user_unknown", f"only root may start processes of uid {uid}, and this is not root"
-            )
-        try:
-            return pwd.getpwuid(os.geteuid() if uid is None else uid)
-        except KeyError:
-            if uid is None:
-                return None
-            raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
+        if uid is not None:
+            return account_of(uid, "start processes")
+        with contextlib.suppress(KeyError):
+            return pwd.getpwuid(os.geteuid())
+        return None
 
     def _fork_ranks(self) -> None:
         account = self._account()
@@ -196,8 +190,10 @@ class Runner(OrderLoop):
         if words[0] == "cancel":
             grace_s = self.spec["grace_s"] if words[2] == "-" else float(words[2])
             self.stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
-        elif words[0] == "finish":
-            self._end_holding()
+        elif words[0] == "finish":  # what waits here for the end of a command started elsewhere
+            if self.is_started and self.go_fd >= 0:
+                os.close(self.go_fd)
+                self.go_fd = -1
         elif words[0] == "stream":
             self._stream(words[1:])
         else:
@@ -219,12 +215,6 @@ class Runner(OrderLoop):
         while self.first_ns is not None and not self.streams.end(is_cut=bool(self.reason)):
             self._wait(self.look_at, self.streams.look_at)
             self._look_at_clock()
-
-    def _end_holding(self) -> None:
-        """Let the process end that waits here for the end of a command started elsewhere."""
-        if self.is_started and self.go_fd >= 0:
-            os.close(self.go_fd)
-            self.go_fd = -1
 
     def _take(self, fd: int) -> None:
         """Hear what the ranks say, and those who read their streams."""
@@ -396,11 +386,6 @@ class Runner(OrderLoop):
         """Run what else this part has; returns its end."""
         return self._end_record()
 
-    def _finish(self, record: dict[str, Any]) -> None:
-        # The launcher hears of an end that cannot be written, and may forget the part.
-        while not self._record(END, record, durable=True) and os.path.isdir(self.folder):
-            time.sleep(RETRY_S)
-
     def _end_record(self) -> dict[str, Any]:
         """The end of what has run last, or never ran."""
         self._reap()
@@ -432,13 +417,11 @@ class Runner(OrderLoop):
         return "exited", ""
 
     def _shown(self, index: int) -> str:
-        """A process in words."""
         rank = self.spec["ranks"][index]
         is_command = self.spec.get("once") and HOLDS not in rank
         return "its command" if is_command else f"rank {rank['rank']}"
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
-        """Say how the part is now; whether it was heard."""
         return self.status.record(slot, record, durable)
 
     def _mark_started(self) -> None:

@@ -6,14 +6,13 @@ Imports the standard library only, of a Python that can spawn: it is not sent to
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from typing import Any
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.pack import PackRunner
-from coalloc.adapters.runner.rank import SHED, FaultError, Rank, unspare
+from coalloc.adapters.runner.rank import SHED, Rank, unspare
 
 
 class SpawnedRank(Rank):
@@ -34,7 +33,13 @@ class SpawnedRank(Rank):
             self._drop_privileges(for_good=False)
             env = self.environment()
             path, ends = self._prepare_files(env)
-            pid = self._spawned(path, self._arguments(path), env, ends)
+            more: dict[str, Any] = {"setpgroup": 0, "setsigmask": (), "setsigdef": SHED}
+            more["file_actions"] = [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(ends)]
+            pid = self._started(
+                lambda file, words: os.posix_spawn(file, words, env, **more),
+                path,
+                self._arguments(path),
+            )
         finally:
             if is_other:
                 os.setresuid(0, 0, 0)
@@ -49,20 +54,6 @@ class SpawnedRank(Rank):
                     os.close(fd)
         unspare(pid)
         return pid
-
-    @staticmethod
-    def _spawned(path: str, argv: list[str], env: dict[str, str], ends: list[int]) -> int:
-        more: dict[str, Any] = {"setpgroup": 0, "setsigmask": (), "setsigdef": SHED}
-        more["file_actions"] = [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(ends)]
-        try:
-            try:
-                return os.posix_spawn(path, argv, env, **more)
-            except OSError as error:
-                if error.errno != errno.ENOEXEC:
-                    raise
-                return os.posix_spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, **more)
-        except OSError as error:
-            raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
 
 
 class SpawningRunner(PackRunner):

@@ -31,16 +31,6 @@ class RankPlace(OwnPlace):
     local_size: int
 
 
-class Queue(TypedDict):
-    """Terms of a claim that may wait (`coalloc.model.sites.parts.QueueTerms`)."""
-
-    at_once: bool
-    begin_s: float
-    hold_s: float
-    avoid: Sequence[str]
-    nice: int
-
-
 class RunnerHome(TypedDict, total=False):
     """Facts of the executor's own machine, where the runner is there."""
 
@@ -85,7 +75,8 @@ class RunnerSpec(RunnerHome):
     once: bool
     stream: str
     """``pipes`` or ``pty``: its processes talk to its client; empty: to files."""
-    queue: Queue | None
+    queue: dict[str, Any] | None
+    """Terms of a claim that may wait (`coalloc.model.sites.parts.QueueTerms`)."""
 
 
 class NodeSpec(RunnerSpec, total=False):
@@ -104,17 +95,7 @@ class NodeSpec(RunnerSpec, total=False):
     """Members that are not to run, by their places, and why."""
 
 
-class FarSite(TypedDict, total=False):
-    """Of a batch system that is reached by ssh."""
-
-    ssh: str
-    """As of `runner.command.Commands`."""
-    relay: str
-    """Addresses of the login node, with commas, and the port of the relay there, by which nodes
-    reach the runner; empty: they reach it without."""
-
-
-class BatchSite(FarSite):
+class BatchSite(TypedDict):
     """Facts of a batch system for a runner; each has more."""
 
     bin: str
@@ -135,13 +116,11 @@ class BatchSite(FarSite):
     """Port of the executor's gate, where claims that wait in the queue do so without a runner; 0:
     they do not."""
     python: str
-
-
-class Mark(TypedDict):
-    """Marks by which the part's jobs are found in the batch system."""
-
-    name: str
-    comment: str
+    ssh: str
+    """As of `runner.command.Commands`; this and `relay` older claims do not have."""
+    relay: str
+    """Addresses of the login node, with commas, and the port of the relay there, by which nodes
+    reach the runner; empty: they reach it without."""
 
 
 class BatchTerms(TypedDict):
@@ -150,7 +129,8 @@ class BatchTerms(TypedDict):
     site: BatchSite
     key: str
     """The secret by which wrappers prove that they are this part's."""
-    token: Mark
+    token: dict[str, str]
+    """Marks by which the part's jobs are found in the batch system: ``name`` and ``comment``."""
 
 
 class BatchSpec(RunnerSpec, BatchTerms, total=False):

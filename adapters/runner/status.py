@@ -78,21 +78,22 @@ class StatusFile:
         self.folder = folder
         self.fd = -1
 
-    def preallocate(self, procs: int, members: int = 0) -> None:
-        """Make the file such that writing into it needs no more space, for good."""
+    def preallocate(self, procs: int, behind: int = 0) -> None:
+        """Make the file such that writing into it needs no more space, for good.
+
+        `behind`: members that run behind its own, which has a slot among them.
+        """
         self.open()
-        os.pwrite(self.fd, b"\0" * status_size(procs, members), 0)
+        os.pwrite(self.fd, b"\0" * status_size(procs, behind and behind + 1), 0)
         os.fsync(self.fd)
         for folder in (self.folder, os.path.dirname(self.folder)):
             durable.synchronise(folder)
 
     def open(self) -> None:
-        """Open the file, if it is not."""
         if self.fd < 0:
             self.fd = os.open(f"{self.folder}/status", os.O_RDWR | os.O_CREAT, 0o600)
 
     def read(self, slot: int) -> dict[str, Any] | None:
-        """The record in a slot."""
         size = PAGE if slot < END else 1 << 24
         return decoded(os.pread(self.fd, size, slot * PAGE))
 
@@ -152,15 +153,20 @@ def children(root: int) -> list[int]:
         return []
 
 
+def stat_of(pid: int | str) -> list[bytes]:
+    """State, parent and more of a process, as Linux has them; empty: it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
 def descendants(root: int, spared: Container[int] = ()) -> list[int]:
     """Living processes below this one, but for these children and what is below them."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue  # it has just ended
+        fields = stat_of(name)
         if fields and fields[0] not in b"ZX":
             children.setdefault(int(fields[1]), []).append(int(name))
     found = front = [pid for pid in children.get(root, ()) if pid not in spared]

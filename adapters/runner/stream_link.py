@@ -29,7 +29,6 @@ class StreamLink:
         self._poller = select.poll()
 
     def dial(self, poller: select.poll) -> None:
-        """Call the executor."""
         self._hang_up()
         self._poller = poller
         root = os.open(os.path.dirname(self._folder), os.O_PATH)
@@ -59,7 +58,6 @@ class StreamLink:
         return True
 
     def say(self, said: dict[str, Any]) -> None:
-        """Tell the executor, if it listens."""
         if self._connection is not None:
             try:
                 self._connection.say(json.dumps(said, separators=(",", ":")))

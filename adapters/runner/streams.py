@@ -36,12 +36,7 @@ class Buffer:
 
     @property
     def room(self) -> int:
-        """Bytes that it takes."""
         return CREDIT - len(self.kept)
-
-    def put(self, chunk: bytes) -> None:
-        """Keep what a process has said."""
-        self.kept += chunk
 
     def read(self, at: int) -> tuple[int, bytes]:
         """The offset and the bytes that follow `at`, before which all are let go."""
@@ -203,7 +198,7 @@ class Streams:
                 chunk = os.read(fd, buffer.room)
                 if not chunk:
                     raise EOFError
-                buffer.put(chunk)
+                buffer.kept += chunk
         except BlockingIOError:
             if self._is_ended:  # held by what could not be ended
                 self._close(fd)

@@ -23,7 +23,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from coalloc.adapters.runner import cgroup
-from coalloc.adapters.runner.status import children, descendants, uid_of
+from coalloc.adapters.runner.status import children, descendants, stat_of, uid_of
 
 STOP_LOOKS = 8
 """So often a pass looks for processes to stop before it kills."""
@@ -147,8 +147,4 @@ def _of_user(uid: int) -> list[int]:
 
 def _state(pid: int) -> bytes:
     """The letter of a process's state; Z where it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0]
-    except (OSError, IndexError):
-        return b"Z"
+    return (stat_of(pid) or [b"Z"])[0]

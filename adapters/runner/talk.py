@@ -99,7 +99,6 @@ class LineConnection:
         self.unread = b""
 
     def fileno(self) -> int:
-        """The descriptor, for a poller."""
         return self.sock.fileno()
 
     def say(self, *words: str) -> None:
@@ -108,19 +107,9 @@ class LineConnection:
 
     def heard(self) -> list[str]:
         """Every line that has come; `TalkError` where the other side is gone, or says too much."""
-        try:
-            for chunk in iter(lambda: self.sock.recv(1 << 16, socket.MSG_DONTWAIT), b""):
-                self.unread += chunk
-                if len(self.unread) > LONGEST_LINE:
-                    raise TalkError("a line is too long")
-        except BlockingIOError:
-            return self._cut()
-        except OSError as error:
-            raise TalkError(str(error.strerror)) from error
-        lines = self._cut()
-        if lines:
-            return lines  # its end is heard of next time
-        raise TalkError("the connection was closed")
+        self._receive()
+        *lines, self.unread = self.unread.split(b"\n")
+        return [line.decode(errors="surrogateescape") for line in lines]
 
     def wait_line(self, limit_s: float) -> str:
         """The next line. Raises `TalkError`."""
@@ -129,23 +118,26 @@ class LineConnection:
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.sock], [], [], left)[0]:
                 raise TalkError(f"no answer within {limit_s:g} s")
-            try:
-                chunk = self.sock.recv(1 << 16)
-            except OSError as error:
-                raise TalkError(str(error.strerror)) from error
-            if not chunk or len(self.unread) > LONGEST_LINE:
-                raise TalkError("the connection was closed")
-            self.unread += chunk
+            self._receive()
         line, _, self.unread = self.unread.partition(b"\n")
         return line.decode(errors="surrogateescape")
 
-    def close(self) -> None:
-        """Close the socket."""
-        self.sock.close()
+    def _receive(self) -> None:
+        """Take in what has come; of one who is gone, that is heard of once all lines are read."""
+        try:
+            for chunk in iter(lambda: self.sock.recv(1 << 16, socket.MSG_DONTWAIT), b""):
+                self.unread += chunk
+                if len(self.unread) > LONGEST_LINE:
+                    raise TalkError("a line is too long")
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise TalkError(str(error.strerror)) from error
+        if b"\n" not in self.unread:
+            raise TalkError("the connection was closed")
 
-    def _cut(self) -> list[str]:
-        *lines, self.unread = self.unread.split(b"\n")
-        return [line.decode(errors="surrogateescape") for line in lines]
+    def close(self) -> None:
+        self.sock.close()
 
 
 def dial(host: str, port: int, relay: str, limit_s: float) -> LineConnection:

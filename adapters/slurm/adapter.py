@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coalloc.adapters.base import Adapter, Claim, Launcher, Starter
+from coalloc.adapters.base import Adapter, Launcher, Starter
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
@@ -61,8 +61,8 @@ class CombinedLauncher:
     def _of(self, key: PartKey) -> Starter:
         return self._handed if self._handed.has(key) else self._own
 
-    def claim(self, part: PartSpec) -> Claim:
-        return (self._handed if part.foreign else self._own).claim(part)
+    def claim(self, part: PartSpec) -> None:
+        (self._handed if part.foreign else self._own).claim(part)
 
     def go(self, key: PartKey) -> None:
         self._of(key).go(key)

@@ -15,7 +15,6 @@ from coalloc.adapters.runner.batch.job import PartJob, Turn
 from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.command import (
     BatchError,
-    CommandOutput,
     CommandRefusedError,
     StartedCommand,
     UnreachableError,
@@ -47,6 +46,7 @@ from coalloc.adapters.slurm.part_commands import (
 )
 from coalloc.adapters.slurm.part_view import ShownJob
 from coalloc.adapters.slurm.pending_reasons import fate_of
+from coalloc.adapters.ssh.shell import CommandOutput
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
@@ -154,12 +154,12 @@ class SlurmJob(PartJob):
             self.number = pending_claim(said)
             if has_ended:
                 raise self._slurm.failure(
-                    "srun", CommandOutput(code=srun.code, out="", err=told(said))
+                    "srun", CommandOutput(code=srun.returncode, out="", err=told(said))
                 )
             state, reason = self.state()
             if state == "PENDING" and reason not in UNDECIDED:
                 self.cancel()
-                srun.wait(STEP_END_S)
+                srun.ends_within(STEP_END_S)
                 raise FaultError(fate_of(reason)[1], f"srun: not granted at once ({reason})")
             if time.monotonic() >= end:
                 words = one_line(told(said))
@@ -285,7 +285,7 @@ class SlurmJob(PartJob):
             self._shown.listed_after(
                 self.number, RELEASE_S
             )  # later than that it is Slurm that is late
-            if self._step is not None and not self._step.wait(STEP_END_S):
+            if self._step is not None and not self._step.ends_within(STEP_END_S):
                 self._step.kill()
             return True
         except BatchError:
@@ -297,7 +297,7 @@ class SlurmJob(PartJob):
         Only one that ends by itself is accounted as completed.
         """
         self._leave_until = self._leave_until or time.monotonic() + LEAVE_S
-        if self._step is not None and self._step.wait(STEP_END_S):
+        if self._step is not None and self._step.ends_within(STEP_END_S):
             self._leave_until = min(self._leave_until, time.monotonic() + STEP_END_S)
         return self._shown.listed_after(self.number, RELEASE_S, over=REQUEUED)
 

@@ -42,23 +42,19 @@ class Channel:
         self._tasks: set[asyncio.Future[None]] = set()
 
     def go(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        """Have something done beside the rest."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def obey(self, number: int, words: dict[str, Any]) -> None:
-        """Act on what the other end says."""
         raise NotImplementedError
 
     def say(self, kind: bytes, number: int, data: bytes) -> None:
-        """Send a frame, if there is another end."""
         if self.writer is not None:
             self.writer.write(HEADER.pack(kind, number, len(data)) + data)
 
     def tell(self, number: int, **words: Any) -> None:
-        """Send words."""
         self.say(WORDS, number, json.dumps(words).encode())
 
     async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,7 +109,6 @@ class Agent(Channel):
         self._next, self._secret = 0, ""
 
     async def serve(self) -> None:
-        """Serve until the link is gone."""
         loop, reader = asyncio.get_event_loop(), asyncio.StreamReader()
         mixin = asyncio.streams.FlowControlMixin
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -131,7 +126,6 @@ class Agent(Channel):
         os._exit(0)
 
     def obey(self, number: int, words: dict[str, Any]) -> None:
-        """Act on what the link says."""
         if "run" in words:
             self.go(self._run(number, **words["run"]))
         elif "listen" in words:

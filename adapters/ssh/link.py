@@ -80,7 +80,6 @@ class Link(Channel):
                     self._hang_up()
 
     def obey(self, number: int, words: dict[str, Any]) -> None:
-        """Act on what the agent says."""
         if "open" in words:
             self.early[number] = bytearray()
             self.go(self._open(number, words["open"]))

@@ -30,8 +30,8 @@ _BOOT = (
 )
 
 
-class Ran(NamedTuple):
-    """End of a command there: a signal that killed it is a negative code."""
+class CommandOutput(NamedTuple):
+    """Output of a command, and its exit code: a signal that killed it is a negative one."""
 
     code: int
     out: str
@@ -53,7 +53,7 @@ class Shell:
             keep(*where, login)
         return cls(stem)
 
-    def run(self, script: str, limit_s: float) -> Ran:
+    def run(self, script: str, limit_s: float) -> CommandOutput:
         """Run a script of ``sh``, which comes by standard input. Raises `SshError`."""
         return self.ask(["/bin/sh"], text=script, limit_s=limit_s)
 
@@ -64,7 +64,7 @@ class Shell:
         env: Mapping[str, str] | None = None,
         text: str = "",
         limit_s: float = 10.0,
-    ) -> Ran:
+    ) -> CommandOutput:
         """Run one command with further variables and `text` as its standard input.
 
         Raises `SshError` where the login node is out of reach, or the command cannot be run, or
@@ -72,7 +72,7 @@ class Shell:
         """
         asked = {"argv": list(argv), "env": dict(env or {}), "text": text, "limit_s": limit_s}
         said = self._say({"run": asked}, limit_s + MARGIN_S)
-        return Ran(int(said["code"]), said["out"], said["err"])
+        return CommandOutput(int(said["code"]), said["out"], said["err"])
 
     def about(self) -> dict[str, Any]:
         """The login node: ``user``, ``uid``, ``host``, ``addresses``, ``python``, ``trip_s``.

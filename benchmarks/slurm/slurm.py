@@ -122,7 +122,7 @@ def skews_by_ssh(trials: int, trip_s: float) -> list[tuple[str, str]]:
         os.chmod(folder, 0o755)
         with site_by_ssh(Path(folder), running, trip_s=trip_s) as (site, _, ada):
             for _ in range(trials):
-                ended = site.wait(site.submit(["true"], 4, cwd=ada.home))
+                ended = site.wait(site.submit(["true"], 4, cwd=ada.pw_dir))
                 assert ended["state"] == "completed", ended
                 found.append(ended["skew_ms"])
     return [(f"start skew over 2 clusters by ssh, {trip_s * 1e3:g} ms away", shown(found))]

@@ -62,7 +62,6 @@ class TokenBucket:
         self._left, self._at = burst, 0.0
 
     def left(self, now: float) -> float:
-        """Units that may be taken now."""
         self._left = min(self.burst, self._left + (now - self._at) * self.per_s)
         self._at = now
         return self._left
@@ -94,7 +93,6 @@ class Access:
         self.configure(settings)
 
     def configure(self, settings: AccessConfig) -> None:
-        """Use other limits from now on."""
         self.settings = settings
         rate = settings.requests_per_s
         self._requests = user_buckets(rate, settings.burst)
@@ -136,7 +134,6 @@ class Access:
             self.refused("connection_refused", domain, outcome, what=what, socket=domain)
 
     def is_live(self, key: str) -> bool:
-        """Whether a key may be answered."""
         return self.table.live(key) is not None
 
     def refusal(self, key: str, size: int) -> Refused | None:
@@ -188,7 +185,6 @@ class Access:
             raise RequestError("not_allowed", ROOT_REFUSED)
 
     def may_speak_for(self, key: str, cluster: str) -> bool:
-        """Whether a key is that of the cluster's executor."""
         grant = self.table.live(key)
         return grant is not None and grant.role is Role.EXECUTOR and cluster in grant.clusters
 

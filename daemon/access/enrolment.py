@@ -136,7 +136,6 @@ class Enrolment:
         return old if old is not None and keep and old.uid == peer.uid == grant.uid else None
 
     def authorize(self, grant: Grant, peer: Peer) -> Grant:
-        """Enrol a key."""
         self.check_change(peer)
         was_live = self.access.table.live(grant.key) is not None
         self.access.table.authorize(grant, by_admin=peer.is_admin)
@@ -153,11 +152,6 @@ class Enrolment:
         grant = table.revoke(found.key, self.clock())
         self._changed("key_revoked", grant, peer, is_less=True)
         return grant
-
-    def seen_by(self, peer: Peer) -> list[Grant]:
-        """The keys that a user may see."""
-        table = self.access.table
-        return list(table) if peer.is_admin else table.of_user(peer.uid)
 
     def _changed(self, event: str, grant: Grant, peer: Peer, *, is_less: bool) -> None:
         self._changes[peer.uid].take(1.0)
@@ -187,11 +181,9 @@ class Conversation:
 
     @property
     def is_open(self) -> bool:
-        """Another line is expected."""
         return self._pending is not None
 
     def answer(self, line: bytes) -> Mapping[str, Any]:
-        """Carry out one line."""
         pending, self._pending = self._pending, None
         try:
             body = _object(line)
@@ -208,7 +200,9 @@ class Conversation:
             case "revoke":
                 return _row(enrolment.revoke(str(body.get("key")), peer))
             case "list":
-                return {"keys": msgspec.to_builtins(enrolment.seen_by(peer))}
+                table = enrolment.access.table
+                seen = list(table) if peer.is_admin else table.of_user(peer.uid)
+                return {"keys": msgspec.to_builtins(seen)}
         verb = str(body.get("verb"))[:20]
         raise RequestError("bad_request", f"verb: {verb!r} is not authorize, revoke or list")
 

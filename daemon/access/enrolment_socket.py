@@ -71,7 +71,6 @@ class EnrolmentSocket:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def is_there(self) -> bool:
-        """Whether the socket is found by its path."""
         return self._file is not None and file_id(self.path) == self._file
 
     def restore(self) -> None:

@@ -25,8 +25,6 @@ FORMAT = "coalloc-keys/1"
 MAX_KEYS_PER_USER = 20
 MAX_KEYS_EVER = 200
 """Of one user, the revoked ones included, that he may enrol without root's help."""
-SPARE_LINES = 100
-"""Of keys that have changed since; with more the file is written anew at the next start."""
 MIN_PREFIX = 8
 """A key may be named by as many of its first characters, if no other begins so."""
 
@@ -75,18 +73,12 @@ class _Header(msgspec.Struct, kw_only=True):
     format: str
 
 
-class Parsed(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a table's file."""
+def parse_table(raw: bytes, path: Path) -> tuple[dict[str, Grant], int]:
+    """Read the bytes of a table; `KeyTableError` where they are none's.
 
-    grants: dict[str, Grant]
-    size: int
-    """Bytes up to the end of the last whole line; what follows was never acknowledged."""
-    is_long: bool
-    """Most of it is outdated."""
-
-
-def parse_table(raw: bytes, path: Path) -> Parsed:
-    """Read the bytes of a table; `KeyTableError` where they are none's."""
+    Returns its grants, and the bytes up to the end of the last whole line: what follows was never
+    acknowledged.
+    """
     size = raw.rfind(b"\n") + 1
     first, *rest = raw[:size].splitlines() or [b""]
     try:
@@ -96,8 +88,7 @@ def parse_table(raw: bytes, path: Path) -> Parsed:
         grants = [msgspec.json.decode(line, type=Grant) for line in rest]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise KeyTableError(f"{path}: {error}") from error
-    found = {grant.key: grant for grant in grants}
-    return Parsed(grants=found, size=size, is_long=len(grants) > 2 * len(found) + SPARE_LINES)
+    return {grant.key: grant for grant in grants}, size
 
 
 class KeyTable:
@@ -121,12 +112,9 @@ class KeyTable:
             raise KeyTableError(f"{self.path}: {error.strerror}") from error
         if found.st_uid not in {os.geteuid(), 0} or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise KeyTableError(f"{self.path}: others than the daemon may write to it")
-        parsed = parse_table(raw, self.path)
-        self._size = parsed.size
-        for grant in parsed.grants.values():
+        grants, self._size = parse_table(raw, self.path)
+        for grant in grants.values():
             self._take_in(grant)
-        if parsed.is_long:
-            self._write_anew()
 
     def live(self, key: str) -> Grant | None:
         """The grant of a key that is not revoked."""
@@ -134,7 +122,6 @@ class KeyTable:
         return None if grant is None or grant.revoked is not None else grant
 
     def known(self, key: str) -> Grant | None:
-        """The grant of a key, revoked or not."""
         return self._grants.get(key)
 
     def __iter__(self) -> Iterator[Grant]:

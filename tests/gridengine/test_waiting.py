@@ -5,10 +5,10 @@ from __future__ import annotations
 import pwd
 from collections.abc import Iterator
 from pathlib import Path
+from pwd import getpwuid
 
 import pytest
 
-from coalloc.adapters.runner.command import Account
 from coalloc.model.sites.parts import Member, PartSpec, PartState, QueueTerms
 from tests.testbeds.gridengine import GridEngineTestbed
 from tests.testbeds.gridengine_background import background_user
@@ -126,7 +126,7 @@ def test_jobs_start_in_cells_that_a_local_user_keeps_full(
     cells: GridEngineTestbed, root: Path
 ) -> None:
     """Narrow jobs wait their turn in one cell; one wider than any waits in several, and meets."""
-    account = Account.of(NOBODY.pw_uid)
+    account = getpwuid(NOBODY.pw_uid)
     site = MixedSite(root, cells, given={"start": "queue"})
     with background_user(cells, account), site:
         site.until(lambda: all(waiting_there(site, cell.name) for cell in cells))

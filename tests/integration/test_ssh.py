@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from pwd import struct_passwd
 
 import pytest
 
-from coalloc.adapters.runner.command import Account
 from coalloc.adapters.runner.talk import dial
 from coalloc.adapters.ssh.master import (
     BACK_OFF_S,
@@ -40,7 +40,7 @@ NOISE = "echo 'Welcome to alpha!'; echo 'module: loaded' >&2\n"
 class Login:
     """A login node, its user, and what speaks to it from here."""
 
-    def __init__(self, node: LoginNode, user: Account) -> None:
+    def __init__(self, node: LoginNode, user: struct_passwd) -> None:
         self.node, self.user = node, user
         self.master = SshMaster(node.name, str(node.config))
         self.shell = Shell.of(node.name, str(node.config))
@@ -68,7 +68,9 @@ def login(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
 
         def made(*options: str, shell: str = "/bin/sh") -> Login:
             user = stack.enter_context(login_user(root, "ada", shell))
-            nodes = login_nodes(root / "ssh", user.name, {"alpha": {"SITE": "a"}}, options=options)
+            nodes = login_nodes(
+                root / "ssh", user.pw_name, {"alpha": {"SITE": "a"}}, options=options
+            )
             login = Login(stack.enter_context(nodes)["alpha"], user)
             stack.callback(login.master.close)
             stack.callback(login.shell.end)
@@ -80,13 +82,13 @@ def login(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
 def test_all_goes_over_one_connection(login: Made) -> None:
     here = login()
     done = here.shell.run("echo $SITE; id -un; echo no >&2; exit 3", 5.0)
-    assert done == (3, f"a\n{here.user.name}\n", "no\n")
+    assert done == (3, f"a\n{here.user.pw_name}\n", "no\n")
     assert here.shell.ask(["cat"], text="key").out == "key"
     assert here.shell.ask(["sh", "-c", "kill -9 $$"]).code == -signal.SIGKILL
     with pytest.raises(SshError, match="cannot be run: No such file"):
         here.shell.ask(["no-such-command"])
     about, state = here.shell.about(), here.master.state()
-    assert (about["uid"], state.state, state.asks) == (here.user.uid, OPEN, False)
+    assert (about["uid"], state.state, state.asks) == (here.user.pw_uid, OPEN, False)
     assert state.host_key.startswith("ssh-ed25519 SHA256:")
     assert here.node.accepted == 1
 
@@ -106,12 +108,12 @@ def test_noise_of_a_login_shell_does_no_harm(login: Made, shell: str) -> None:
         pytest.skip(f"{shell} is not installed")
     here = login(shell=shell)
     for name in (".bashrc", ".cshrc", ".profile"):
-        Path(here.user.home, name).write_text(NOISE)
-    folder = Path(here.user.home, "bin")
+        Path(here.user.pw_dir, name).write_text(NOISE)
+    folder = Path(here.user.pw_dir, "bin")
     folder.mkdir()
     (folder / "sitequeue").write_text("#!/bin/sh\necho found\n")
     (folder / "sitequeue").chmod(0o755)
-    with open(Path(here.user.home, ".profile"), "a") as file:
+    with open(Path(here.user.pw_dir, ".profile"), "a") as file:
         file.write(f"PATH=$PATH:{folder}\n")
     assert here.said("echo right") == "right"
     assert here.shell.ask(["sitequeue"]).out == "found\n"  # as in a login shell's PATH alone
@@ -143,7 +145,7 @@ def test_a_killed_connection_is_opened_again_and_the_port_is_the_same(login: Mad
 @pytest.mark.slow
 def test_what_was_asked_over_a_lost_connection_is_not_known(login: Made) -> None:
     here = login()
-    pid, asked = here.master.open().pid, Path(here.user.home) / "asked"
+    pid, asked = here.master.open().pid, Path(here.user.pw_dir) / "asked"
     with ThreadPoolExecutor() as pool:
         running = pool.submit(here.shell.run, f"touch {asked}; sleep 60", 60.0)
         while not asked.exists():
@@ -187,7 +189,7 @@ def test_a_changed_host_key_stops_and_says_so(login: Made) -> None:
 @pytest.mark.slow
 def test_a_second_factor_is_asked_for_once_and_by_a_person(login: Made) -> None:
     here = login("AuthenticationMethods publickey,password", "PasswordAuthentication yes")
-    words = f"{here.user.name}:secret\n".encode()
+    words = f"{here.user.pw_name}:secret\n".encode()
     subprocess.run(["chpasswd"], input=words, check=True)
     assert here.master.open().asks
     said = here.node.log.read_text().count("Connection from")

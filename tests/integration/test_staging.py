@@ -109,7 +109,7 @@ def node(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoginNode]:
     root.chmod(0o755)
     with (
         login_user(root, "ada") as user,
-        login_nodes(root / "ssh", user.name, {"alpha": {"H": user.home}}) as nodes,
+        login_nodes(root / "ssh", user.pw_name, {"alpha": {"H": user.pw_dir}}) as nodes,
     ):
         yield nodes["alpha"]
         Shell.of("alpha", str(nodes["alpha"].config)).end()

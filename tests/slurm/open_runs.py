@@ -55,7 +55,7 @@ def arms(
             root.chmod(0o755)
             running = stack.enter_context(bed(*shapes(), accounting=accounting))
             if accounting:
-                _associate(running, ann.name, bob.name)
+                _associate(running, ann.pw_name, bob.pw_name)
             if name == "plain":
                 made.append(Arm(running, root, ours, bob))
             else:
@@ -157,7 +157,7 @@ class Delays:
             waiting = [row for row in rows if row.state == "PENDING"]
             idle = slots - sum(row.slots for row in rows if row.state != "PENDING")
             first = min(waiting, key=lambda row: int(row.number), default=None)
-            if first and first.user == self._arm.local.name and first.slots <= idle:
+            if first and first.user == self._arm.local.pw_name and first.slots <= idle:
                 self.by_job[first.name] = self.by_job.get(first.name, 0.0) + passed
         return True
 

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from pwd import struct_passwd
 from typing import Any
 
 from coalloc.adapters.batch.token import parse_comment
-from coalloc.adapters.runner.command import Account, UnreachableError
+from coalloc.adapters.runner.command import UnreachableError
 from tests.kernels import CACHE
 from tests.slurm.open_jobs import Item
 from tests.support.live_site import ENDED
@@ -99,7 +100,9 @@ class Arm:
 
     title = "plain"
 
-    def __init__(self, bed: SlurmTestbed, root: Path, ours: Account | None, local: Account) -> None:
+    def __init__(
+        self, bed: SlurmTestbed, root: Path, ours: struct_passwd | None, local: struct_passwd
+    ) -> None:
         self.bed, self.root, self.ours, self.local = bed, root, ours, local
         self.marks = root / "marks"
         self.marks.touch()
@@ -137,7 +140,7 @@ class Arm:
         for cluster, width in zip(item.clusters, widths, strict=True):
             self.sbatch(item, self.ours, cluster, width)
 
-    def sbatch(self, item: Item, account: Account | None, cluster: str, width: int) -> None:
+    def sbatch(self, item: Item, account: struct_passwd | None, cluster: str, width: int) -> None:
         """A plain job, to the slots of one cluster."""
         shape = ("-n", str(width)) if cluster == "alpha" else ("-N", str(width), "--exclusive")
         text = self.script(item, cluster, cluster, "$SLURMD_NODENAME")
@@ -180,7 +183,7 @@ class Arm:
 
     def rpcs(self) -> dict[str, Counter[str]]:
         """Calls of slurmctld by our user and by type, of each cluster, since `forget_rpcs`."""
-        user = "root" if self.ours is None else self.ours.name
+        user = "root" if self.ours is None else self.ours.pw_name
         found = {}
         for cluster in self.bed:
             counts: Counter[str] = Counter()
@@ -242,8 +245,8 @@ class CoallocArm(Arm):
         self,
         bed: SlurmTestbed,
         root: Path,
-        ours: Account | None,
-        local: Account,
+        ours: struct_passwd | None,
+        local: struct_passwd,
         *,
         policy: str = "auto",
         given: Any = None,

@@ -24,7 +24,7 @@ def test_job_goes_where_its_user_has_an_association(root: Path) -> None:
         cluster = running["b"]
         for words in (
             ("account", "phys", "cluster=b"),
-            ("user", ann.name, "account=phys", "cluster=b"),
+            ("user", ann.pw_name, "account=phys", "cluster=b"),
         ):
             cluster.run("sacctmgr", "-i", "add", *words)
         with SlurmSite(root, running, account=ann) as site:
@@ -34,4 +34,4 @@ def test_job_goes_where_its_user_has_an_association(root: Path) -> None:
             assert not ended["barred"]  # it was never tried on the other one
             other = site.submission(["true"], 2, job={"clusters": ["a"]})
             answer = site.ask("submit", **other)
-            assert answer["message"] == f"a: {ann.name} has no account there"
+            assert answer["message"] == f"a: {ann.pw_name} has no account there"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from pwd import struct_passwd
 
 import pytest
 
-from coalloc.adapters.runner.command import Account, CommandRefusedError
+from coalloc.adapters.runner.command import CommandRefusedError
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
 from tests.testbeds.slurm import ClusterShape, bed
@@ -29,12 +30,12 @@ SHAPE = ClusterShape(
 
 
 @pytest.fixture(scope="module")
-def users() -> Iterator[list[Account]]:
+def users() -> Iterator[list[struct_passwd]]:
     with accounts("ann", "bob") as made:
         yield made
 
 
-def test_groups_of_nodes_differ(users: list[Account]) -> None:
+def test_groups_of_nodes_differ(users: list[struct_passwd]) -> None:
     with bed(SHAPE) as running:
         cluster = running["x"]
         lines = cluster.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %m %w %G %f").splitlines()
@@ -47,10 +48,12 @@ def test_groups_of_nodes_differ(users: list[Account]) -> None:
         job = ("sbatch", "--parsable", "--gres=gpu:1", "-o", "/dev/null", "--wrap", "sleep 60")
         number = cluster.run(*job, account=users[0]).strip()
         where = ("squeue", "-h", "-j", number, "-o", "%N %u")
-        running.wait(lambda: cluster.run(*where).split() == ["x3", users[0].name], "it runs there")
+        running.wait(
+            lambda: cluster.run(*where).split() == ["x3", users[0].pw_name], "it runs there"
+        )
 
 
-def test_background_user_keeps_jobs_waiting(users: list[Account]) -> None:
+def test_background_user_keeps_jobs_waiting(users: list[struct_passwd]) -> None:
     with (
         bed(ClusterShape(name="x", nodes=2)) as running,
         BackgroundUser(running, users[0], run_s=(0.2, 0.4), every_s=0.1) as local,
@@ -58,20 +61,20 @@ def test_background_user_keeps_jobs_waiting(users: list[Account]) -> None:
         cluster = running["x"]
         running.wait(lambda: len(local.waits(cluster)) >= 6, "six of his jobs have started")
         assert len(cluster.run("squeue", "-h", "-t", "PD", "-o", "%u").split()) <= 3
-        assert set(cluster.run("squeue", "-h", "-o", "%u").split()) == {users[0].name}
+        assert set(cluster.run("squeue", "-h", "-o", "%u").split()) == {users[0].pw_name}
     assert local.submitted >= 6
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=missing())
-def test_associations_and_limits_are_enforced(users: list[Account]) -> None:
+def test_associations_and_limits_are_enforced(users: list[struct_passwd]) -> None:
     ann, bob = users
     with bed(ClusterShape(name="x", nodes=2), accounting=True) as running:
         cluster = running["x"]
         for words in (
             ("add", "account", "phys", "cluster=x"),
             ("add", "qos", "tiny", "MaxTRESPerJob=node=1", "Flags=DenyOnLimit"),
-            ("add", "user", ann.name, "account=phys", "qos=normal,tiny"),
+            ("add", "user", ann.pw_name, "account=phys", "qos=normal,tiny"),
         ):
             cluster.run("sacctmgr", "-i", *words)
         job = ("sbatch", "--parsable", "-t", "1", "-o", "/dev/null", "--wrap", "true")
@@ -84,11 +87,11 @@ def test_associations_and_limits_are_enforced(users: list[Account]) -> None:
         running.wait(lambda: cluster.run(*told).strip() == "COMPLETED|phys|tiny", "is accounted")
 
 
-def test_site_of_an_ordinary_user(users: list[Account], root: Path) -> None:
+def test_site_of_an_ordinary_user(users: list[struct_passwd], root: Path) -> None:
     """Daemon and executor are his, and so is every job."""
     with bed(ClusterShape(name="x", nodes=2)) as running:
         with SlurmSite(root, running, account=users[0]) as site:
             job = site.submit(["id", "-un"], 2)
             assert site.wait(job)["state"] == "completed"
         said = (site.work / f"coalloc-{job}.out").read_text().split()
-        assert said == [users[0].name] * 2
+        assert said == [users[0].pw_name] * 2

@@ -34,7 +34,7 @@ def test_from_a_login_to_a_job(root: Path) -> None:
     with bed(*alike(1, 1)) as running, login_user(root, "ada") as ada:
         (cluster,) = running
         steering = {cluster.name: {"SLURM_CONF": str(cluster.conf)}}
-        with login_nodes(root / "ssh", ada.name, steering) as nodes:
+        with login_nodes(root / "ssh", ada.pw_name, steering) as nodes:
             os.chown(nodes[cluster.name].config, 0, 0)
             option = f"Include={nodes[cluster.name].config}"
             said = coalloc("connect", cluster.name, "--name", "alpha", "--ssh-option", option)
@@ -47,11 +47,11 @@ def test_from_a_login_to_a_job(root: Path) -> None:
                 words = ("submit", "-n", "1", "-t", "1", "--wait", *copies, "--")
                 told = coalloc(*words, "sh", "-c", "id -un > who; cat in/word; pwd")
                 assert "Submitted job 1" in told
-                assert (root / "back/who").read_text().strip() == ada.name, told
+                assert (root / "back/who").read_text().strip() == ada.pw_name, told
                 said_there, folder = (root / "coalloc-1.out").read_text().split()
                 assert said_there == "here"
-                assert folder.startswith(f"{ada.home}/.coalloc/")
-                assert not Path(ada.home, ".coalloc").exists()
+                assert folder.startswith(f"{ada.pw_dir}/.coalloc/")
+                assert not Path(ada.pw_dir, ".coalloc").exists()
                 assert "alpha" in coalloc("nodes")
                 assert "executor runs already" in coalloc("connect", "alpha")
                 assert nodes[cluster.name].accepted == 4, "and one for each copy"

@@ -44,7 +44,10 @@ def rows(cluster: Cluster, user: str) -> list[Row]:
 def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -> None:
     """Under its own name; claims that came to nothing are cancelled ones, never failed ones."""
     with accounts("ann", "bob") as (ann, bob), bed(*alike(2, 4), accounting=True) as running:
-        for words in (("account", "phys"), *(("user", u.name, "account=phys") for u in (ann, bob))):
+        for words in (
+            ("account", "phys"),
+            *(("user", u.pw_name, "account=phys") for u in (ann, bob)),
+        ):
             running["a"].run("sacctmgr", "-i", "add", *words)
         with SlurmSite(root, running, account=ann, given={"start": start}) as site:
             with BackgroundUser(running, bob, waiting=0 if start == "salloc" else 1):
@@ -80,7 +83,7 @@ def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -
         wanted[("stopped", "CANCELLED", "0:0")] = len(ended[stopped]["parts"])
 
         def told() -> Counter[Row]:
-            return Counter(row for cluster in running for row in rows(cluster, ann.name))
+            return Counter(row for cluster in running for row in rows(cluster, ann.pw_name))
 
         def differs() -> Counter[Row]:
             """Rows that are missing, and rows of no end of ours; withdrawn claims are cancelled."""

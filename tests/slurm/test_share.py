@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from pwd import struct_passwd
 from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner.command import Account
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed, alike, bed
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make acc
 
 
 @pytest.fixture(scope="module")
-def users() -> Iterator[list[Account]]:
+def users() -> Iterator[list[struct_passwd]]:
     with accounts("ann", "bob", "eve") as made:
         yield made
 
@@ -36,7 +36,9 @@ def reservation(running: SlurmTestbed, name: str) -> str:
     return running[name].run("scontrol", "-o", "show", "reservation")
 
 
-def test_jobs_start_in_clusters_that_local_jobs_keep_full(users: list[Account], root: Path) -> None:
+def test_jobs_start_in_clusters_that_local_jobs_keep_full(
+    users: list[struct_passwd], root: Path
+) -> None:
     with (
         bed(*alike(2, 4)) as running,
         BackgroundUser(running, users[0], run_s=(0.5, 1.0), every_s=0.2),
@@ -84,14 +86,16 @@ def test_jobs_of_all_widths_run_and_so_do_local_ones(root: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=missing())
-def test_operators_may_reserve_and_others_wait_their_turn(users: list[Account], root: Path) -> None:
+def test_operators_may_reserve_and_others_wait_their_turn(
+    users: list[struct_passwd], root: Path
+) -> None:
     """Two sites of ordinary users, of which one is an operator of Slurm."""
     ann, bob, eve = users
     with bed(ClusterShape(name="x", nodes=4), accounting=True) as running:
         cluster = running["x"]
         cluster.run("sacctmgr", "-i", "add", "account", "phys", "cluster=x")
         for user, level in ((ann, "None"), (bob, "Operator"), (eve, "None")):
-            words = ("user", user.name, "account=phys", f"AdminLevel={level}")
+            words = ("user", user.pw_name, "account=phys", f"AdminLevel={level}")
             cluster.run("sacctmgr", "-i", "add", *words)
         with BackgroundUser(running, ann, run_s=(0.5, 1.0), every_s=0.2):
             for number, (account, may) in enumerate(((bob, True), (eve, False))):
@@ -103,7 +107,7 @@ def test_operators_may_reserve_and_others_wait_their_turn(users: list[Account], 
                     if may:
                         assert site.wait(job)["state"] == "completed"
                         said = (site.work / f"coalloc-{job}.out").read_text().split()
-                        assert said == [bob.name] * 2
+                        assert said == [bob.pw_name] * 2
 
 
 def _is_said(site: SlurmSite, may: bool) -> bool:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from pwd import struct_passwd
 
 import pytest
 
-from coalloc.adapters.runner.command import Account
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.slurm import Cluster, SlurmTestbed, alike, bed
@@ -35,12 +35,12 @@ def site(own: SlurmTestbed, root: Path) -> Iterator[SlurmSite]:
         yield running
         running.stop()
         for cluster in own:
-            cluster.run("scancel", f"--user={ann.name}")
+            cluster.run("scancel", f"--user={ann.pw_name}")
             cluster.run("scancel", "--name=local")
         own.wait(lambda: all(cluster.is_idle() for cluster in own), "all is idle again")
 
 
-def full_site(own: SlurmTestbed, root: Path, account: Account) -> SlurmSite:
+def full_site(own: SlurmTestbed, root: Path, account: struct_passwd) -> SlurmSite:
     """A site on whose clusters others have every node, and others wait."""
     for cluster in own:
         words = ("-J", "local", "-N", "2", "--exclusive", "-o", "/dev/null", "-t", "10")

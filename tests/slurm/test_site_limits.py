@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from pwd import struct_passwd
 from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner.command import Account
 from tests.testbeds.accounts import accounts
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
 from tests.testbeds.slurm_accounting import missing
@@ -35,14 +35,14 @@ LIMITED: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def limited() -> Iterator[tuple[SlurmTestbed, Account]]:
+def limited() -> Iterator[tuple[SlurmTestbed, struct_passwd]]:
     """A quiet cluster with room for all that limits of two let ann run."""
     shape = ClusterShape(name="a", nodes=8, conf="Licenses=matlab:2")
     with accounts("ann") as (ann,), bed(shape, accounting=True) as made:
         for words in (
             *ADDED,
-            ("user", ann.name, "account=chem", "cluster=a", "qos=normal,tiny,narrow"),
-            ("user", ann.name, "account=bio", "cluster=a", "MaxJobs=2"),
+            ("user", ann.pw_name, "account=chem", "cluster=a", "qos=normal,tiny,narrow"),
+            ("user", ann.pw_name, "account=bio", "cluster=a", "MaxJobs=2"),
         ):
             made["a"].run("sacctmgr", "-i", "add", *words)
         yield made, ann
@@ -50,7 +50,7 @@ def limited() -> Iterator[tuple[SlurmTestbed, Account]]:
 
 @pytest.mark.parametrize("start", ["auto", "sbatch", "salloc"])
 def test_four_jobs_run_two_by_two(
-    limited: tuple[SlurmTestbed, Account], root: Path, start: str
+    limited: tuple[SlurmTestbed, struct_passwd], root: Path, start: str
 ) -> None:
     made, ann = limited
     with SlurmSite(root, made, account=ann, given={"start": start}) as site:

@@ -46,9 +46,9 @@ def running(root: Path) -> Iterator[tuple[SlurmTestbed, SlurmSite]]:
         cluster = made["a"]
         for words in (
             *ADDED,
-            ("user", ann.name, "account=chem", "cluster=a", "qos=normal,tiny"),
-            ("user", ann.name, "account=bio", "cluster=a"),
-            ("user", ann.name, "account=guest", "cluster=b"),
+            ("user", ann.pw_name, "account=chem", "cluster=a", "qos=normal,tiny"),
+            ("user", ann.pw_name, "account=bio", "cluster=a"),
+            ("user", ann.pw_name, "account=guest", "cluster=b"),
         ):
             cluster.run("sacctmgr", "-i", "add", *words)
         site = SlurmSite(root, made, account=ann)

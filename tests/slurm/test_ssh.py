@@ -9,10 +9,10 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from pwd import struct_passwd
 
 import pytest
 
-from coalloc.adapters.runner.command import Account
 from tests.testbeds.slurm import SlurmTestbed, alike, bed
 from tests.testbeds.slurm_site import SlurmSite
 from tests.testbeds.ssh import LoginNode, login_nodes, login_user, masters, missing, pids_of
@@ -26,23 +26,23 @@ RUN = 'echo "$COALLOC_CLUSTER $COALLOC_RANK" >> {lines}; sleep {run_s}; exit 0'
 @contextlib.contextmanager
 def site_by_ssh(
     root: Path, running: SlurmTestbed, **options: float
-) -> Iterator[tuple[SlurmSite, dict[str, LoginNode], Account]]:
+) -> Iterator[tuple[SlurmSite, dict[str, LoginNode], struct_passwd]]:
     """Daemon and executors of one ordinary user, who has nothing but logins."""
     steering = {cluster.name: {"SLURM_CONF": str(cluster.conf)} for cluster in running}
     (root / "site").mkdir()
     with (
         login_user(root, "ada") as ada,
-        login_nodes(root / "ssh", ada.name, steering, **options) as nodes,  # type: ignore[arg-type]
+        login_nodes(root / "ssh", ada.pw_name, steering, **options) as nodes,  # type: ignore[arg-type]
     ):
         each = {name: {"conf": "", "address": "", **node.settings} for name, node in nodes.items()}
         with SlurmSite(root / "site", running, each=each, account=ada) as site:
             yield site, nodes, ada
 
 
-def submitted(site: SlurmSite, ada: Account, lines: Path, run_s: float) -> str:
+def submitted(site: SlurmSite, ada: struct_passwd, lines: Path, run_s: float) -> str:
     """A job of two processes on each of the two clusters."""
     command = RUN.format(lines=lines, run_s=run_s)
-    return site.submit(["sh", "-c", command], 4, cwd=ada.home)
+    return site.submit(["sh", "-c", command], 4, cwd=ada.pw_dir)
 
 
 def ends_once(site: SlurmSite, job: str, lines: Path) -> None:
@@ -55,7 +55,7 @@ def ends_once(site: SlurmSite, job: str, lines: Path) -> None:
 
 def test_a_job_outlives_every_connection(root: Path) -> None:
     with bed(*alike(2, 2)) as running, site_by_ssh(root, running) as (site, nodes, ada):
-        lines = Path(ada.home) / "lines"
+        lines = Path(ada.pw_dir) / "lines"
         job = submitted(site, ada, lines, 3.0)
         site.until(lambda: lines.exists() and len(lines.read_text().split()) == 8)
         for pid in masters(ada):
@@ -67,7 +67,7 @@ def test_a_job_outlives_every_connection(root: Path) -> None:
 @pytest.mark.nightly
 def test_a_cut_of_half_a_minute_ends_nothing(root: Path) -> None:
     with bed(*alike(2, 2)) as running, site_by_ssh(root, running) as (site, nodes, ada):
-        lines = Path(ada.home) / "lines"
+        lines = Path(ada.pw_dir) / "lines"
         job = submitted(site, ada, lines, 45.0)
         site.until(lambda: lines.exists() and len(lines.read_text().split()) == 8)
         with nodes["a"].cut(), nodes["b"].cut():
@@ -82,7 +82,7 @@ def test_jobs_whose_connections_are_killed_at_any_time(root: Path, killed: str) 
     draw = random.Random(killed)
     with bed(*alike(2, 2)) as running, site_by_ssh(root, running) as (site, nodes, ada):
         for number in range(20):
-            lines = Path(ada.home) / f"lines{number}"
+            lines = Path(ada.pw_dir) / f"lines{number}"
             job = submitted(site, ada, lines, 0.5)
             time.sleep(draw.uniform(0.0, 2.5))
             found = masters(ada) if killed == "master" else pids_of(ada, WORDS[killed])

@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from pwd import struct_passwd
 
 import pytest
 
-from coalloc.adapters.runner.command import Account
 from coalloc.model.sites.parts import Member, PartState, QueueTerms
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
@@ -150,17 +150,17 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make acc
 
 
 @pytest.fixture(scope="module")
-def users() -> Iterator[list[Account]]:
+def users() -> Iterator[list[struct_passwd]]:
     with accounts("ann", "bob") as made:
         yield made
 
 
 @pytest.fixture
-def site(own: SlurmTestbed, root: Path, users: list[Account]) -> Iterator[SlurmSite]:
+def site(own: SlurmTestbed, root: Path, users: list[struct_passwd]) -> Iterator[SlurmSite]:
     with SlurmSite(root, own, given={"start": "sbatch"}, account=users[0], start=START) as running:
         yield running
     for cluster in own:
-        cluster.run("scancel", f"--user={users[0].name}")
+        cluster.run("scancel", f"--user={users[0].pw_name}")
         cluster.run("scancel", "--name=local")
     own.wait(lambda: all(cluster.is_idle() for cluster in own), "all is idle again")
 
@@ -194,7 +194,7 @@ def test_cancel_while_one_part_holds_and_the_other_waits(
 @needs_root
 @pytest.mark.slow
 def test_tasks_and_pieces_run_where_others_always_go_first(
-    own: SlurmTestbed, site: SlurmSite, users: list[Account]
+    own: SlurmTestbed, site: SlurmSite, users: list[struct_passwd]
 ) -> None:
     lines = site.work / "told"
     tasks = [{"id": name, "work": 1.0} for name in ("x", "y", "z")]
@@ -221,7 +221,7 @@ def test_tasks_and_pieces_run_where_others_always_go_first(
 @needs_root
 @pytest.mark.slow
 def test_kills_during_the_negotiation(
-    own: SlurmTestbed, site: SlurmSite, users: list[Account]
+    own: SlurmTestbed, site: SlurmSite, users: list[struct_passwd]
 ) -> None:
     """Daemon, executors and a slurmctld are killed while parts wait: each job runs once."""
     lines = site.work / "ran"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pwd import struct_passwd
 from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner.command import Account
 from tests.slurm.test_waiting import occupy, runs
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
@@ -27,15 +27,15 @@ START = "prepare_timeout_s = 20.0\nbackoff_first_s = 0.5\nbackoff_max_s = 5.0"
 
 
 @pytest.fixture(scope="module")
-def ann() -> Iterator[Account]:
+def ann() -> Iterator[struct_passwd]:
     with accounts("ann") as (made,):
         yield made
 
 
 @pytest.fixture(scope="module")
-def own(ann: Account) -> Iterator[SlurmTestbed]:
+def own(ann: struct_passwd) -> Iterator[SlurmTestbed]:
     with bed(*alike(2, 2), accounting=True) as running:
-        for words in (("account", "phys"), ("user", ann.name, "account=phys")):
+        for words in (("account", "phys"), ("user", ann.pw_name, "account=phys")):
             running["a"].run("sacctmgr", "-i", "add", *words)
         yield running
 
@@ -43,7 +43,7 @@ def own(ann: Account) -> Iterator[SlurmTestbed]:
 class Claims:
     """A site all of whose nodes others have, and the claims that wait there."""
 
-    def __init__(self, site: SlurmSite, own: SlurmTestbed, user: Account) -> None:
+    def __init__(self, site: SlurmSite, own: SlurmTestbed, user: struct_passwd) -> None:
         self.site, self.own, self.user = site, own, user
         self.local = {c.name: occupy(c, *c.node_names) for c in own}
         own.wait(lambda: all(runs(own[n], job) for n, job in self.local.items()), "local jobs run")
@@ -80,11 +80,11 @@ class Claims:
 
 
 @pytest.fixture
-def claims(own: SlurmTestbed, root: Path, ann: Account) -> Iterator[Claims]:
+def claims(own: SlurmTestbed, root: Path, ann: struct_passwd) -> Iterator[Claims]:
     with SlurmSite(root, own, given={"start": "sbatch"}, account=ann, start=START) as site:
         yield Claims(site, own, ann)
     for cluster in own:
-        cluster.run("scancel", f"--user={ann.name}")
+        cluster.run("scancel", f"--user={ann.pw_name}")
         cluster.run("scancel", "--name=local")
     own.wait(lambda: all(cluster.is_idle() for cluster in own), "all is idle again")
 
@@ -150,11 +150,11 @@ def test_a_limit_that_is_changed_in_slurm_is_followed(claims: Claims) -> None:
     assert site.wait(job)["state"] == "completed"
 
 
-def test_a_limit_is_changed_by_a_command(own: SlurmTestbed, root: Path, ann: Account) -> None:
+def test_a_limit_is_changed_by_a_command(own: SlurmTestbed, root: Path, ann: struct_passwd) -> None:
     """By an executor that may, and by one that Slurm refuses."""
     where = ("squeue", "-h", "-t", "R", "-o", "%l")
     for account in (None, ann):
-        folder = root / (account.name if account else "root")
+        folder = root / (account.pw_name if account else "root")
         with SlurmSite(folder, own, account=account, start=START) as site:
             job = site.submit(["sleep", "600"], 1, job={"time_limit": 60.0, "clusters": ["a"]})
             site.until(lambda: site.job(job)["state"] == "running")  # noqa: B023

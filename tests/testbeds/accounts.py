@@ -6,12 +6,11 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
-
-from coalloc.adapters.runner.command import Account
+from pwd import getpwuid, struct_passwd
 
 
 @contextlib.contextmanager
-def accounts(*names: str) -> Iterator[list[Account]]:
+def accounts(*names: str) -> Iterator[list[struct_passwd]]:
     """So many new ordinary users, each with a group of its own; needs root.
 
     Their names on the machine begin with this process's number, so that tests that run side by
@@ -23,7 +22,7 @@ def accounts(*names: str) -> Iterator[list[Account]]:
             full = f"co{os.getpid()}{name}"
             _run("useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/", full)
             stack.callback(_run, "userdel", "--force", full)
-            made.append(Account.of(_uid(full)))
+            made.append(getpwuid(_uid(full)))
         yield made
 
 

@@ -6,9 +6,9 @@ import random
 import threading
 from collections.abc import Sequence
 from datetime import datetime
+from pwd import struct_passwd
 from types import TracebackType
 
-from coalloc.adapters.runner.command import Account
 from tests.testbeds.slurm import Cluster, SlurmTestbed
 
 
@@ -17,7 +17,7 @@ class BackgroundUser:
 
     Parameters
     ----------
-    account : Account
+    account : struct_passwd
         Whose jobs they are.
     waiting : int
         Jobs that wait in each cluster after each look.
@@ -34,7 +34,7 @@ class BackgroundUser:
     def __init__(
         self,
         bed: SlurmTestbed,
-        account: Account,
+        account: struct_passwd,
         *,
         waiting: int = 3,
         every_s: float = 0.5,
@@ -66,7 +66,7 @@ class BackgroundUser:
         self._over.set()
         self._thread.join()
         for cluster in self.bed:
-            cluster.run("scancel", f"--user={self.account.name}")
+            cluster.run("scancel", f"--user={self.account.pw_name}")
         if self._error is not None and error is None:
             raise self._error
 
@@ -76,7 +76,7 @@ class BackgroundUser:
         Slurm forgets a job after ``MinJobAge``.
         """
         form = ("-o", "%T|%V|%S")
-        rows = cluster.run("squeue", "-h", "-t", "all", "-u", self.account.name, *form)
+        rows = cluster.run("squeue", "-h", "-t", "all", "-u", self.account.pw_name, *form)
         found = []
         for state, submitted, started in (row.split("|") for row in rows.splitlines()):
             if state in {"RUNNING", "COMPLETING", "COMPLETED"}:
@@ -93,7 +93,7 @@ class BackgroundUser:
 
     def _look(self) -> None:
         for cluster in self.bed:
-            words = ("squeue", "-h", "-t", "PD", "-u", self.account.name, "-o", "%i")
+            words = ("squeue", "-h", "-t", "PD", "-u", self.account.pw_name, "-o", "%i")
             for _ in range(self._waiting - len(cluster.run(*words).split())):
                 self._submit(cluster)
 

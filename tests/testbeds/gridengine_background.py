@@ -6,14 +6,14 @@ import contextlib
 import random
 import threading
 from collections.abc import Iterator
+from pwd import struct_passwd
 
-from coalloc.adapters.runner.command import Account
 from tests.testbeds.gridengine import Cell, GridEngineTestbed
 
 
-def _look(cell: Cell, account: Account, waiting: int, draw: random.Random) -> None:
+def _look(cell: Cell, account: struct_passwd, waiting: int, draw: random.Random) -> None:
     """Have so many of his jobs wait, each of one to three slots, of half a second to a second."""
-    there = sum(job.owner == account.name for job in cell.status().waiting)
+    there = sum(job.owner == account.pw_name for job in cell.status().waiting)
     for _ in range(waiting - there):
         slots, seconds = draw.choice((1, 2, 3)), draw.uniform(0.5, 1.0)
         words = ["-terse", "-S", "/bin/sh", "-wd", "/", "-o", "/dev/null", "-j", "y", "-N", "local"]
@@ -24,13 +24,13 @@ def _look(cell: Cell, account: Account, waiting: int, draw: random.Random) -> No
 
 @contextlib.contextmanager
 def background_user(
-    bed: GridEngineTestbed, account: Account, *, waiting: int = 3, every_s: float = 0.3
+    bed: GridEngineTestbed, account: struct_passwd, *, waiting: int = 3, every_s: float = 0.3
 ) -> Iterator[None]:
     """Keep so many jobs waiting in each cell; those that are left are deleted in the end.
 
     Parameters
     ----------
-    account : Account
+    account : struct_passwd
         Whose jobs they are.
     every_s : float
         Between two looks, seconds.

@@ -24,8 +24,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pwd import struct_passwd
 
-from coalloc.adapters.runner.command import Account, BatchError
+from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 from tests.testbeds.processes import (
     SBIN,
@@ -171,7 +172,7 @@ class Cluster:
         prefix = self.shape.prefix or self.shape.name
         return [f"{prefix}{number}" for number in range(1, self.shape.nodes + 1)]
 
-    def run(self, name: str, *arguments: str, account: Account | None = None) -> str:
+    def run(self, name: str, *arguments: str, account: struct_passwd | None = None) -> str:
         """Run one of Slurm's commands on this cluster, as somebody else where one is named."""
         return self.slurm.run(name, *arguments, account=account)
 

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pwd import struct_passwd
 from typing import Any
 
-from coalloc.adapters.runner.command import Account
 from tests.support.live_site import Running
 from tests.testbeds.slurm import SlurmTestbed
 from tests.testbeds.slurm_launches import PYTHON, settings_of
@@ -38,7 +38,7 @@ class SlurmSite(Running):
         Of clusters; 1 is that of the others.
     interval_s : float
         Between two readings, seconds.
-    account : Account, optional
+    account : struct_passwd, optional
         Whose processes all of them are; absent: this process's own user's.
     """
 
@@ -51,7 +51,7 @@ class SlurmSite(Running):
         each: Mapping[str, Mapping[str, Any]] | None = None,
         powers: Mapping[str, float] | None = None,
         interval_s: float = 0.5,
-        account: Account | None = None,
+        account: struct_passwd | None = None,
         **options: Any,
     ) -> None:
         self.bed = bed
@@ -67,7 +67,7 @@ class SlurmSite(Running):
             # Another user need not reach the interpreter that runs the tests.
             self.python = PYTHON
             for path in (root, *root.rglob("*")):
-                os.chown(path, account.uid, account.gid)
+                os.chown(path, account.pw_uid, account.pw_gid)
 
     def before(self, name: str) -> Sequence[str]:
         """Become the account, where there is one."""
@@ -75,8 +75,8 @@ class SlurmSite(Running):
         if account is None:
             return ()
         packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
-        become = (f"--reuid={account.uid}", f"--regid={account.gid}", "--init-groups")
-        return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.home}")
+        become = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
+        return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.pw_dir}")
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A Slurm cluster in the configuration."""

@@ -19,8 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from coalloc.adapters.runner.command import Account
+from pwd import getpwuid, struct_passwd
 
 SSHD = "/usr/sbin/sshd"
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
@@ -173,7 +172,7 @@ def _started(
 
 
 @contextlib.contextmanager
-def login_user(folder: Path, name: str, shell: str = "/bin/sh") -> Iterator[Account]:
+def login_user(folder: Path, name: str, shell: str = "/bin/sh") -> Iterator[struct_passwd]:
     """A new ordinary user with a home in `folder`, who may log in; removed after the block."""
     full, home = f"co{os.getpid()}{name}", folder / name
     _run(
@@ -181,7 +180,7 @@ def login_user(folder: Path, name: str, shell: str = "/bin/sh") -> Iterator[Acco
         *("--home-dir", str(home), "--shell", shell, full),
     )
     try:
-        yield Account.of(pwd.getpwnam(full).pw_uid)
+        yield getpwuid(pwd.getpwnam(full).pw_uid)
     finally:
         subprocess.run(["pkill", "-KILL", "-u", full], check=False)
         _run("userdel", "--force", "--remove", full)
@@ -193,19 +192,19 @@ def _run(*words: str) -> None:
         raise OSError(f"{words[0]}: {done.stderr.strip()}")
 
 
-def masters(user: Account) -> list[int]:
+def masters(user: struct_passwd) -> list[int]:
     """Pids of the user's connections."""
     return _of(user, pids_with("-M", "-N", "-f"))
 
 
-def pids_of(user: Account, text: str) -> list[int]:
+def pids_of(user: struct_passwd, text: str) -> list[int]:
     """Pids of the user's processes in whose words this is."""
     return _of(user, pids_with("-S", text=text))
 
 
-def _of(user: Account, pids: list[int]) -> list[int]:
+def _of(user: struct_passwd, pids: list[int]) -> list[int]:
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
-            found += [pid] if os.stat(f"/proc/{pid}").st_uid == user.uid else []
+            found += [pid] if os.stat(f"/proc/{pid}").st_uid == user.pw_uid else []
     return found

@@ -11,6 +11,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from coalloc.adapters.runner.once import is_holder
@@ -73,30 +74,27 @@ class Barrier:
         self.nodes = {name: NodeWrapper(spec) for name, spec in specs.items()}
         self._key, self._poller = key, poller
         self._unauthenticated: dict[int, UnauthenticatedPeer] = {}
-        self._names: dict[int, str] = {}
+        self._hearers: dict[int, Callable[[], None]] = {}
+        """By the descriptors that may be readable."""
         self.early: dict[str, LineConnection] = {}
         """Wrappers, by node, that have come before it was known what they are to run."""
         self.has_lost_early = False
         """One of those has gone again."""
-        self.on_stream: Callable[[NodeWrapper, str], None] = lambda node, text: None
-        """Hears what a node answers to who reads its streams."""
-        self.on_member: Callable[[NodeWrapper, str], None] = lambda node, text: None
-        """Hears how a member of an array has ended."""
+        self.on_word: dict[str, Callable[[NodeWrapper, str], None]] = {}
+        """What hears a node's words besides its records (`runner.talk`)."""
         self.besides: Callable[[], dict[str, Any]] = dict
         """What a node is told with its spec, whenever it comes."""
         self.is_open = False
         """The processes were let go: a wrapper that comes for the first time comes too late."""
         self._sock = listening(ports, host)
         self._sock.setblocking(False)
-        poller.register(self._sock, select.POLLIN)
+        self._watch(self._sock.fileno(), self._accept)
 
     @property
     def port(self) -> int:
-        """Port on which it listens."""
         return int(self._sock.getsockname()[1])
 
     def all_said(self, step: int) -> bool:
-        """Whether every node has said this."""
         return bool(self.nodes) and all(step in node.records for node in self.nodes.values())
 
     @property
@@ -121,26 +119,20 @@ class Barrier:
             if name in self.nodes:
                 self._join(name, connection)
             else:
-                self._drop(connection.fileno(), connection)
+                self._drop(connection)
 
     def take(self, fd: int) -> bool:
         """Take in what has come over a descriptor; False if it is none of the barrier's."""
-        if fd == self._sock.fileno():
-            self._accept()
-        elif fd in self._unauthenticated:
-            self._meet(fd)
-        elif fd in self._names:
-            self._hear(fd)
-        elif name := next((n for n, c in self.early.items() if c.fileno() == fd), ""):
-            self._hear_early(name)
-        else:
+        if fd not in self._hearers:
             return False
+        self._hearers[fd]()
         return True
 
     def listen(self) -> None:
         """Take in everything that has come from the nodes, and who has gone."""
-        for fd in list(self._names):
-            self._hear(fd)
+        for node in self.nodes.values():
+            if node.connection is not None:
+                self._hear(node)
 
     def say(self, *words: str) -> None:
         """Tell every node that is here."""
@@ -168,19 +160,17 @@ class Barrier:
     def drop_unauthenticated(self) -> None:
         """Close the connections that have not proved the key in time."""
         now = time.monotonic()
-        for fd, peer in list(self._unauthenticated.items()):
+        for peer in list(self._unauthenticated.values()):
             if now > peer.until:
-                self._drop(fd, peer.connection)
+                self._drop(peer.connection)
 
     def close(self) -> None:
-        """Close every connection."""
-        for fd, peer in list(self._unauthenticated.items()):
-            self._drop(fd, peer.connection)
+        for peer in list(self._unauthenticated.values()):
+            self._drop(peer.connection)
         for name in list(self.early):
             self._drop_early(name)
         for node in self.nodes.values():
-            if node.connection is not None:
-                self._lose(node)
+            self._lose(node)
         with contextlib.suppress(KeyError):
             self._poller.unregister(self._sock)
         self._sock.close()
@@ -194,19 +184,22 @@ class Barrier:
                     continue
                 peer = UnauthenticatedPeer(sock)
                 self._unauthenticated[sock.fileno()] = peer
-                self._poller.register(sock, select.POLLIN)
+                self._watch(sock.fileno(), partial(self._meet, peer))
 
-    def _meet(self, fd: int) -> None:
-        peer = self._unauthenticated[fd]
+    def _watch(self, fd: int, hearer: Callable[[], None]) -> None:
+        self._hearers[fd] = hearer
+        self._poller.register(fd, select.POLLIN)
+
+    def _meet(self, peer: UnauthenticatedPeer) -> None:
         try:
             for line in peer.connection.heard():
-                self._greet(fd, peer, line.split(" "))
-                if fd not in self._unauthenticated:
+                self._greet(peer, line.split(" "))
+                if peer.connection.fileno() not in self._unauthenticated:
                     return
         except (OSError, TalkError):
-            self._drop(fd, peer.connection)
+            self._drop(peer.connection)
 
-    def _greet(self, fd: int, peer: UnauthenticatedPeer, words: list[str]) -> None:
+    def _greet(self, peer: UnauthenticatedPeer, words: list[str]) -> None:
         is_known = words[1:2] and (not self.nodes or words[1] in self.nodes)
         if words[0] == "hello" and len(words) == 3 and is_known:
             peer.node, peer.theirs, peer.ours = words[1], words[2], nonce()
@@ -219,22 +212,21 @@ class Barrier:
             raise TalkError("the peer does not hold the key")
         if self.nodes and peer.node not in self.nodes:
             raise TalkError("the part has no such node")
-        del self._unauthenticated[fd]
+        del self._unauthenticated[peer.connection.fileno()]
         if self.nodes:
             self._join(peer.node, peer.connection)
             return
         if peer.node in self.early:
             self._drop_early(peer.node)
         self.early[peer.node] = peer.connection
+        self._hearers[peer.connection.fileno()] = partial(self._hear_early, peer.node)
         peer.connection.say("wait")
 
     def _join(self, name: str, connection: LineConnection) -> None:
-        """Tell a node that is here what to run."""
         node = self.nodes[name]
-        if node.connection is not None:
-            self._lose(node)
+        self._lose(node)
         node.connection = connection
-        self._names[connection.fileno()] = name
+        self._hearers[connection.fileno()] = partial(self._hear, node)
         spec = node.spec | {"is_open": self.is_open} | self.besides()
         self.tell(node, "spec", json.dumps(spec, separators=(",", ":")))
 
@@ -247,21 +239,17 @@ class Barrier:
             self._drop_early(name)
 
     def _drop_early(self, name: str) -> None:
-        connection = self.early.pop(name)
-        self._drop(connection.fileno(), connection)
+        self._drop(self.early.pop(name))
 
-    def _hear(self, fd: int) -> None:
-        node = self.nodes[self._names[fd]]
+    def _hear(self, node: NodeWrapper) -> None:
         assert node.connection is not None
         try:
             for line in node.connection.heard():
                 word, _, text = line.partition(" ")
                 if word in {str(READY), str(RUN), str(END)}:
                     node.records.setdefault(int(word), json.loads(text))
-                if word == "stream":
-                    self.on_stream(node, text)
-                if word == "member":
-                    self.on_member(node, text)
+                if word in self.on_word:
+                    self.on_word[word](node, text)
                 if word == str(END) and not self.all_said(END):
                     self._let_go(node, 0)
         except (TalkError, ValueError):
@@ -272,7 +260,6 @@ class Barrier:
         self.tell(node, "over", str(code))
 
     def tell(self, node: NodeWrapper, *words: str) -> None:
-        """Tell a node, if it is here."""
         if node.connection is None:
             return
         try:
@@ -282,13 +269,13 @@ class Barrier:
 
     def _lose(self, node: NodeWrapper) -> None:
         if node.connection is not None:
-            fd = node.connection.fileno()
-            self._names.pop(fd, None)
-            self._drop(fd, node.connection)
+            self._drop(node.connection)
             node.connection = None
 
-    def _drop(self, fd: int, connection: LineConnection) -> None:
+    def _drop(self, connection: LineConnection) -> None:
+        fd = connection.fileno()
         self._unauthenticated.pop(fd, None)
+        self._hearers.pop(fd, None)
         with contextlib.suppress(KeyError):
             self._poller.unregister(fd)
         connection.close()

@@ -12,6 +12,7 @@ from typing import Any
 from coalloc.adapters.runner.batch.barrier import NodeWrapper
 from coalloc.adapters.runner.batch.job import PartJob
 from coalloc.adapters.runner.status import (
+    END,
     READY,
     RUN,
     SIGNAL_EXIT,
@@ -57,6 +58,30 @@ def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:
         "codes": [],
         "ended": time.time(),
     }
+
+
+def whole_end(
+    nodes: list[NodeWrapper], told: tuple[str, str], job: PartJob, *, is_started: bool
+) -> dict[str, Any]:
+    """The end of a part by what its nodes have said; `told`: reason and detail, where known."""
+    ends = [node.records[END] for node in nodes if END in node.records]
+    has_run = any(RUN in node.records for node in nodes)
+    end = bare_end(*(told if told[0] else verdict(ends, job)), is_started=is_started)
+    if len(ends) == len(nodes) and is_started:
+        has_run = has_run or any(each["state"] == "finished" for each in ends)
+        end["state"] = "finished" if has_run else "refused"
+    if end["state"] != "refused":
+        for node in nodes:
+            end["codes"] += node.records.get(END, {}).get("codes") or [None] * node.count
+    end |= {
+        "ended": max((each["ended"] for each in ends), default=end["ended"]),
+        "cpu_s": round(sum(each["cpu_s"] for each in ends), 6),
+        "max_rss_mb": max((each["max_rss_mb"] for each in ends), default=0.0),
+        **start_times(nodes),
+    }
+    for last in (each for each in ends if "place" in each):
+        end |= {"place": last["place"], "started": last["started"]}
+    return end
 
 
 def exit_code(ends: Iterable[dict[str, Any]]) -> int:

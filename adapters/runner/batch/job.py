@@ -7,8 +7,7 @@ leases, restarts and ends are the same for all. Imports the standard library onl
 
 from __future__ import annotations
 
-import contextlib
-import os
+import pwd
 import socket
 import time
 from collections import Counter
@@ -17,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from coalloc.adapters.runner.command import (
-    Account,
     BatchError,
     CommandRefusedError,
     UnreachableError,
 )
+from coalloc.adapters.runner.grant import text_of
 from coalloc.adapters.runner.payload import VARIABLE, payload
-from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.rank import FaultError, account_of
 from coalloc.adapters.runner.spec import BatchSpec, NodeSpec
 
 BEHIND_S = 60.0
@@ -68,7 +67,7 @@ class PartJob:
 
     def __init__(self, spec: BatchSpec, folder: str, number: str = "") -> None:
         self._spec, self._folder = spec, folder
-        self._account: Account | None = account_of(spec)
+        self._account = submitter_of(spec)
         self.number = number
         """The batch system's number of it, or several with commas; empty: none that is known of."""
         self.is_unsure = False
@@ -183,9 +182,9 @@ def node_specs(spec: BatchSpec, folder: str) -> dict[str, NodeSpec]:
     hosts = node_counts(spec)
     names = spec["site"]["names"]
     own = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
-    own["script_text"] = _read(f"{folder}/user/script")
+    own["script_text"] = text_of(folder, "user/script") or ""
     if "hostfile_text" not in spec:  # else it is no longer what was planned
-        own["hostfile_text"] = _read(f"{folder}/user/hostfile")
+        own["hostfile_text"] = text_of(folder, "user/hostfile") or ""
     if spec.get("once"):
         own["hosts"] = list(hosts.items())
     return {
@@ -201,32 +200,15 @@ def behind_s(spec: BatchSpec) -> float:
     return BEHIND_S if spec.get("members") else 0.0
 
 
-def _read(path: str) -> str:
-    """Text of a file; empty where there is none."""
-    with (
-        contextlib.suppress(FileNotFoundError),
-        open(path, encoding="utf-8", errors="surrogateescape", newline="") as file,
-    ):
-        return file.read()
-    return ""
-
-
 def node_counts(spec: BatchSpec) -> dict[str, int]:
     """The batch system's names of a part's nodes, and their processes, in rank order."""
     names = spec["site"]["names"]
     return dict(Counter(names[rank["node"]] for rank in spec["ranks"]))
 
 
-def account_of(spec: BatchSpec) -> Account | None:
+def submitter_of(spec: BatchSpec) -> pwd.struct_passwd | None:
     """Account of a part's job; None: this process's own user's. Raises `FaultError`."""
     uid = spec["uid"]
     if uid is None or spec["site"].get("ssh"):  # there it is the login's user
         return None
-    if os.geteuid() not in (0, uid):
-        raise FaultError(
-            "user_unknown", f"only root may submit jobs of uid {uid}, and this is not root"
-        )
-    try:
-        return Account.of(uid)
-    except KeyError:
-        raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
+    return account_of(uid, "submit jobs")

@@ -27,7 +27,7 @@ from typing import Any, cast
 from coalloc.adapters.runner.batch.ends import bare_end, has_started
 from coalloc.adapters.runner.batch.job import PartJob
 from coalloc.adapters.runner.batch.supervisor import PartSupervisor
-from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, ordered
+from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, text_of
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError, fault_of
@@ -55,7 +55,6 @@ class BatchPart:
         self.uid: int | None = None
 
     def run(self) -> None:
-        """Carry the part to its end and record it."""
         wake_fd = wake_on_signals(self.orders_fd, self._told_to_end)
         try:
             spec, is_resumed = self._open()
@@ -90,8 +89,7 @@ class BatchPart:
                 spec: BatchSpec = json.load(file)
             spec["time_limit_s"] = kept(self.folder, LIMIT).get("limit_s", spec["time_limit_s"])
             if not is_resumed:
-                members = len(spec.get("members", ()))
-                self.status.preallocate(len(spec["ranks"]), members and members + 1)
+                self.status.preallocate(len(spec["ranks"]), len(spec.get("members", ())))
             self.status.open()
         except (OSError, ValueError) as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
@@ -113,7 +111,7 @@ class BatchPart:
         if self.supervisor is not None:
             self.supervisor.close()
         others: list[tuple[StatusFile, str, int]] = []
-        if self.job is not None and self.job.is_parked and ordered(self.folder, ABORT) is not None:
+        if self.job is not None and self.job.is_parked and text_of(self.folder, ABORT) is not None:
             others = self._taken_along(self.job)
         is_released = self.job is None or self.job.release(has_run=has_run)
         # The launcher hears of an end that cannot be written, and may forget the part.
@@ -138,17 +136,15 @@ class BatchPart:
         root, own = os.path.split(self.folder)
         for name in os.listdir(root):
             folder = f"{root}/{name}"
-            claim, reason = kept(folder, CLAIM), ordered(folder, ABORT)
+            claim, reason = kept(folder, CLAIM), text_of(folder, ABORT)
             if reason is None or name == own or len(found) >= MOST_TAKEN_ALONG:
                 continue
             spec = cast(BatchSpec, kept(folder, "spec.json"))
             if not claim.get("waits") or spec.get("uid") != self.uid:
                 continue
             with contextlib.suppress(OSError):
-                lock, status = (
-                    os.open(f"{folder}/lock", os.O_RDWR | os.O_CLOEXEC),
-                    StatusFile(folder),
-                )
+                lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CLOEXEC)
+                status = StatusFile(folder)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     status.open()

@@ -21,7 +21,7 @@ class StreamRelay:
     def __init__(self, folder: str, barrier: Barrier) -> None:
         self.link = StreamLink(folder, self.wish)
         self._barrier = barrier
-        barrier.on_stream = self._heard
+        barrier.on_word["stream"] = self._heard
         self._wanted: dict[str, Any] | None = None
         self._said: dict[str, tuple[int, str]] = {}
         self._ended: set[int] = set()

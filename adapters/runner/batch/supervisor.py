@@ -16,11 +16,10 @@ from coalloc.adapters.runner import durable
 from coalloc.adapters.runner.batch.barrier import LOOPBACK, Barrier, NodeWrapper
 from coalloc.adapters.runner.batch.ends import (
     OWN_ENDS,
-    bare_end,
     exit_code,
     has_started,
     start_times,
-    verdict,
+    whole_end,
 )
 from coalloc.adapters.runner.batch.job import PartJob, node_specs
 from coalloc.adapters.runner.batch.relay import StreamRelay
@@ -33,9 +32,9 @@ from coalloc.adapters.runner.grant import (
     dealt,
     is_whole,
     keep,
-    ordered,
     planned_nodes,
     settled,
+    text_of,
 )
 from coalloc.adapters.runner.orders import OrderLoop
 from coalloc.adapters.runner.pack import TELL_S
@@ -100,7 +99,7 @@ class PartSupervisor(OrderLoop):
         self._barrier = self._opened(port)
         self._relay = StreamRelay(folder, self._barrier)
         self._barrier.is_open = self.is_started
-        self._barrier.on_member = self._keep_member
+        self._barrier.on_word["member"] = self._keep_member
         self._barrier.besides = lambda: {"asked_s": job.asked_s, "dropped": self._dropped}
 
     def carry(self, *, is_resumed: bool) -> None:
@@ -117,7 +116,9 @@ class PartSupervisor(OrderLoop):
                 self.lease_end = float("inf")
                 self._look_at = time.monotonic() + LOOK_S
             while not self._is_over:
-                self._step()
+                self._wait(self._kill_at, self._give_up_at, self._look_at, self._tell_at)
+                self._see_nodes()
+                self._look_at_clock()
         except FaultError as fault:
             self.stop(fault.reason, fault.detail)
 
@@ -134,36 +135,15 @@ class PartSupervisor(OrderLoop):
         self._give_up_at = min(self._give_up_at, self._kill_at + KILL_MARGIN_S)
 
     def close(self) -> None:
-        """Close every connection."""
         self._barrier.close()
 
     def end_record(self) -> dict[str, Any]:
-        """The record of the part's end."""
-        nodes = list(self._barrier.nodes.values())
-        ends = [node.records[END] for node in nodes if END in node.records]
-        has_run = any(RUN in n.records for n in nodes) or any(
-            end["state"] == "finished" for end in ends
-        )
-        if not self._reason:
-            self._reason, self._detail = verdict(ends, self._job)
-        end = bare_end(self._reason, self._detail, is_started=self.is_started)
-        if len(ends) == len(nodes) and self.is_started:
-            end["state"] = "finished" if has_run else "refused"
-        if end["state"] != "refused":
-            for node in nodes:
-                end["codes"] += node.records.get(END, {}).get("codes") or [None] * node.count
-        end |= {
-            "ended": max((e["ended"] for e in ends), default=end["ended"]),
-            "cpu_s": round(sum(e["cpu_s"] for e in ends), 6),
-            "max_rss_mb": max((e["max_rss_mb"] for e in ends), default=0.0),
-            **start_times(self._barrier.nodes.values()),
-        }
+        nodes, told = list(self._barrier.nodes.values()), (self._reason, self._detail)
+        end = whole_end(nodes, told, self._job, is_started=self.is_started)
         if self.spec.get("members"):
             # After a restart of this machine ends that were told may not be on its disk.
             begun = self._status.read(START) or {}
             end["is_sure"] = begun.get("boot") == boot_id()
-            for last in (each for each in ends if "place" in each):
-                end |= {"place": last["place"], "started": last["started"]}
         return end
 
     def _keep_member(self, node: NodeWrapper, text: str) -> None:
@@ -225,8 +205,8 @@ class PartSupervisor(OrderLoop):
 
     def _see_orders(self) -> None:
         """Take in what was ordered while no process was there."""
-        self._is_hastened |= ordered(self._folder, HASTEN) is not None
-        if (reason := ordered(self._folder, ABORT)) is not None:
+        self._is_hastened |= text_of(self._folder, HASTEN) is not None
+        if (reason := text_of(self._folder, ABORT)) is not None:
             self.stop("aborted", reason)
 
     def _leave(self) -> None:
@@ -255,7 +235,6 @@ class PartSupervisor(OrderLoop):
             self._brief()
 
     def _deal(self, slots: dict[str, int]) -> None:
-        """The part has nodes with so many slots."""
         try:
             self._grant(dealt(self.spec, slots))
         except ValueError as error:
@@ -304,11 +283,6 @@ class PartSupervisor(OrderLoop):
 
     # -- the loop
 
-    def _step(self) -> None:
-        self._wait(self._kill_at, self._give_up_at, self._look_at, self._tell_at)
-        self._see_nodes()
-        self._look_at_clock()
-
     def _take(self, fd: int) -> None:
         if not self._barrier.take(fd):
             self._relay.link.take(fd)
@@ -329,15 +303,14 @@ class PartSupervisor(OrderLoop):
                 self._is_hastened, self._look_at = True, time.monotonic()
         elif words[0] != "renew" or not self._is_waiting:
             super()._obey_one(words)
+            if words[0] == "renew":
+                self._barrier.say("renew")
 
     def _limit(self, limit_s: float) -> None:
         super()._limit(limit_s)
         for node in self._barrier.nodes.values():
             node.spec["time_limit_s"] = limit_s
         self._barrier.say("limit", str(limit_s))
-
-    def _renewed(self) -> None:
-        self._barrier.say("renew")
 
     def _see_nodes(self) -> None:
         """Draw the conclusions from what the nodes have said."""

@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.native.part import (
@@ -79,10 +79,10 @@ class NativeLauncher:
         """Whether this part is one of a handed job."""
         return key in self._parts
 
-    def claim(self, part: PartSpec) -> Claim:
+    def claim(self, part: PartSpec) -> None:
         """Hold the job, and bind it to its nodes. Raises `ClaimRefusedError` or `AdapterError`."""
         if part.key in self._parts:
-            return Claim(key=part.key, is_new=False)
+            return
         mine = NativePart(
             job=part.job,
             attempt=part.attempt,
@@ -111,7 +111,6 @@ class NativeLauncher:
             if isinstance(error, CommandRefusedError):
                 raise ClaimRefusedError("nodes_taken", str(error)) from error
             raise AdapterError(str(error)) from error
-        return Claim(key=part.key)
 
     def go(self, key: PartKey) -> None:
         part = self._parts.get(key)

@@ -28,7 +28,7 @@ def test_whatever_is_read_again_nothing_is_lost_or_said_twice() -> None:
         late: list[StreamAnswer] = []
         while len(heard) < len(text):
             room = min(buffer.room, draw.randrange(2 * CHUNK))
-            buffer.put(text[said : said + room])
+            buffer.kept += text[said : said + room]
             said = min(len(text), said + room)
             assert 0 <= buffer.room <= CREDIT
             place, data = buffer.read(reading.at(0).get("o", 0))
@@ -113,7 +113,7 @@ class Nodes:
         spec: Any = {"ranks": [], "stream": "pipes"}
         self.nodes = {name: NodeWrapper(spec) for name in "ab"}
         self.told: list[str] = []
-        self.on_stream: Any = None
+        self.on_word: dict[str, Any] = {}
 
     def tell(self, node: NodeWrapper, *words: str) -> None:
         self.told.append(next(name for name, each in self.nodes.items() if each is node))
@@ -127,11 +127,11 @@ def test_no_node_waits_for_another(tmp_path: Path) -> None:
     relay.wish({"number": 1, "at": {}})
     assert barrier.told == ["a", "b"]
     a, b = barrier.nodes.values()
-    barrier.on_stream(a, '{"number": 1, "chunks": [["o", 0, "YQ=="]], "ended": false}')
-    barrier.on_stream(b, '{"number": 1, "chunks": [["o", 0, "Yg=="]], "ended": false}')
+    barrier.on_word["stream"](a, '{"number": 1, "chunks": [["o", 0, "YQ=="]], "ended": false}')
+    barrier.on_word["stream"](b, '{"number": 1, "chunks": [["o", 0, "Yg=="]], "ended": false}')
     relay.wish({"number": 2, "at": {"o0": 1}})
     assert [each["chunks"] for each in said] == [[["o0", 0, "YQ=="]], [["o1", 0, "Yg=="]]]
     relay.wish({"number": 3, "at": {"o0": 1, "o1": 1}})
     for node in (a, b):
-        barrier.on_stream(node, '{"number": 3, "chunks": [], "ended": true}')
+        barrier.on_word["stream"](node, '{"number": 3, "chunks": [], "ended": true}')
     assert [each["ended"] for each in said] == [False, False, True]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.ssh.master import OPEN, REFUSED, MasterState
-from coalloc.adapters.ssh.shell import Ran
+from coalloc.adapters.ssh.shell import CommandOutput
 from coalloc.cli.connect import command, connections
 from coalloc.cli.main import main
 from coalloc.model.values import replace
@@ -39,8 +39,8 @@ class FakeLogin:
     def state(self) -> MasterState:
         return self.known
 
-    def run(self, script: str, limit_s: float) -> Ran:
-        return Ran(0, self.said["srun" in script] if script != ":" else "", "")
+    def run(self, script: str, limit_s: float) -> CommandOutput:
+        return CommandOutput(0, self.said["srun" in script] if script != ":" else "", "")
 
     def relay(self, folder: str) -> tuple[str, int]:
         return "10.1.0.4", 4000

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import structlog
-from msgspec.structs import replace
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.requests import Refused
@@ -19,7 +18,6 @@ from coalloc.daemon.access.access import REFUSALS_AT_ONCE, UNANSWERED, Access, T
 from coalloc.daemon.access.key_table import (
     MAX_KEYS_EVER,
     MAX_KEYS_PER_USER,
-    SPARE_LINES,
     Grant,
     KeyTable,
     KeyTableError,
@@ -191,21 +189,6 @@ def test_a_change_that_is_written_in_part_is_none(
     assert list(KeyTable(path)) == list(table) == [first]
     table.authorize(second)
     assert list(KeyTable(path)) == [first, second]
-
-
-def test_outdated_lines_go_at_the_next_start(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    table = KeyTable(path)
-    key = grant()
-    for _ in range(SPARE_LINES // 2):
-        table.authorize(key)
-        table.authorize(replace(key, role=Role.OPERATOR))
-    table.authorize(key)
-    table.authorize(replace(key, role=Role.OPERATOR))
-    table.authorize(key)
-    long = path.stat().st_size
-    assert list(KeyTable(path)) == [key]
-    assert path.stat().st_size < long / 10
 
 
 def test_a_user_enrols_so_many_keys_and_no_more(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from coalloc.adapters.base import Adapter, AdapterError, Claim
+from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.core.base.messages import (
     Abort,
     Forget,
@@ -70,10 +70,9 @@ class Fragile:
         if self.fails == call and key.job == "bad":
             raise self.error
 
-    def claim(self, part: PartSpec) -> Claim:
+    def claim(self, part: PartSpec) -> None:
         self._may_fail("claim", part.key)
         self.states[part.key] = PartState.READY
-        return Claim(key=part.key)
 
     def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
         self._may_fail("arrange", key)

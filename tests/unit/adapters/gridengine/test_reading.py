@@ -382,7 +382,7 @@ def test_every_state_is_explained() -> None:
     ],
 )
 def test_reasons_of_refusals(said: str, reason: str) -> None:
-    from coalloc.adapters.runner.command import CommandOutput
+    from coalloc.adapters.ssh.shell import CommandOutput
 
     error = GridEngine().failure("qsub", CommandOutput(code=1, out="", err=said))
     assert refusal(error) == reason

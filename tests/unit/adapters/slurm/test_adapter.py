@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import Adapter, AdapterError, Claim, ClaimRefusedError
+from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.adapter import CombinedLauncher
 from coalloc.adapters.slurm.commands import Slurm
@@ -51,9 +51,8 @@ class Own:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def claim(self, part: PartSpec) -> Claim:
+    def claim(self, part: PartSpec) -> None:
         self.calls.append("claim")
-        return Claim(key=part.key)
 
     def poll(self) -> tuple[PartReport, ...]:
         return (PartReport(job="1", attempt=1, part=0, state=PartState.READY),)
@@ -80,6 +79,12 @@ def spec(foreign: str) -> PartSpec:
     return part_spec(job="2", foreign=foreign)
 
 
+def claimed(launcher: CombinedLauncher | NativeLauncher, foreign: str) -> PartKey:
+    part = spec(foreign)
+    launcher.claim(part)
+    return part.key
+
+
 def test_parts_go_where_they_belong(handed: NativeLauncher) -> None:
     own = Own()
     both = CombinedLauncher(own, handed)
@@ -90,7 +95,7 @@ def test_parts_go_where_they_belong(handed: NativeLauncher) -> None:
     both.renew()
     assert own.calls == ["claim", "go", "abort", "forget", "renew"]
     assert not ASKED
-    key = both.claim(spec("70")).key
+    key = claimed(both, "70")
     assert {report.key for report in both.poll()} == {other, key}
     both.abort(key, "no room")
     both.forget(key)
@@ -101,7 +106,7 @@ def test_parts_go_where_they_belong(handed: NativeLauncher) -> None:
 
 
 def test_the_commands_of_a_claim_and_of_its_return(handed: NativeLauncher) -> None:
-    key = handed.claim(spec("70")).key
+    key = claimed(handed, "70")
     handed.go(key)
     assert ASKED == [
         "scontrol -o show job 70",

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import pytest
 
-from coalloc.adapters.runner.command import CommandOutput
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_view import ShownJob
 from coalloc.adapters.slurm.pending_reasons import waits
+from coalloc.adapters.ssh.shell import CommandOutput
 from tests.support.part_specs import batch_spec
 
 GONE = CommandOutput(code=1, out="", err="slurm_load_jobs error: Invalid job id specified\n")
