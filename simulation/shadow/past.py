@@ -31,7 +31,7 @@ from coalloc.model.values import replace
 from coalloc.simulation.metrics import mean
 from coalloc.simulation.progress import Report
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce.rows import RESAMPLES, Estimate
+from coalloc.simulation.reproduce.rows import Estimate, resampled
 from coalloc.simulation.shadow.site import Site
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
@@ -87,7 +87,8 @@ def replay_past(
     real = np.array([one.waited_s for one in jobs])
 
     def astray(trace: Trace) -> Floats:
-        return np.abs(trace.start - trace.workload.submit - real)
+        off: Floats = np.abs(trace.start - trace.workload.submit - real)
+        return off
 
     trace, rows = min(traces, key=lambda trace: float(np.nanmean(astray(trace)))), []
     for site in sites:
@@ -165,15 +166,16 @@ def gain_of(past: Trace, trace: Trace) -> Gain:
     """Worth of a case, by the jobs that ran in both."""
     ran, submit = past.ran & trace.ran, past.workload.submit
     before, after = (past.start - submit)[ran], (trace.start - submit)[ran]
-    both = np.array_split(np.stack((before, after)), BLOCKS, axis=1)
-    sums = np.array([one.sum(axis=1) for one in both])
-    drawn = sums[np.random.default_rng(0).integers(0, BLOCKS, (RESAMPLES, BLOCKS))].sum(axis=1)
-    low, high = np.percentile(1.0 - drawn[:, 1] / np.maximum(drawn[:, 0], 1e-9), (2.5, 97.5))
+    blocks = np.array_split(np.column_stack((before, after)), BLOCKS)
+    low, high = resampled(
+        [one.sum(axis=0) for one in blocks],
+        lambda means: 1.0 - means[:, 1] / np.maximum(means[:, 0], 1e-9),
+    )
     saved = 1.0 - mean(after) / max(mean(before), 1e-9)
     homes = np.array([one.job.clusters for one in past.workload.jobs])[ran, 0]
     names = [one.name for one in past.slot_map.platform.clusters]
     return Gain(
-        saved=Estimate(mean=saved, low=float(low), high=float(high)),
+        saved=Estimate(mean=saved, low=low, high=high),
         longer=float((after > before + LONGER_S).mean()),
         home_wait_s=tuple(mean(after[homes == name]) for name in names),
     )
