@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     with progress_bar(quiet=args.quiet) as report:
         window, past, clusters = replay_past(sites, report)
         off, platform = missed(past, clusters), past.slot_map.platform
-        jobs = [_equal(one, keeps=keeps) for one in past.workload.jobs]
+        jobs = [as_equals(one, keeps=keeps) for one in past.workload.jobs]
         cases = list(CASES.items())[: 1 if keeps else 2] if off <= within else []
         traces = [replayed(jobs, platform, "auto", given, report, name) for name, given in cases]
     results = [(trace, measure(trace)) for trace in (past, *traces)]
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     return DONE if off <= within else SHUT
 
 
-def _equal(logged: LoggedJob, *, keeps: bool) -> LoggedJob:
+def as_equals(logged: LoggedJob, *, keeps: bool) -> LoggedJob:
     """The job as no more than others, on any cluster unless it needs a part of its own."""
     job = logged.job
     clusters = job.clusters if keeps or job.features else None
