@@ -16,11 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coalloc.cli.command import Command, CommandError
 from coalloc.cli.compiling import EVERY_S
+from coalloc.option_text import add_options
 from coalloc.programs import require_server
 
 CONFIG = """\
@@ -68,10 +70,6 @@ STOP_LIMIT_S = 10.0
 
 class DemoError(CommandError):
     """The demonstration cannot go on; the message says why."""
-
-
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep", action="store_true", help="keep the folder with logs and output")
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -272,7 +270,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Start a daemon and executors on this machine, submit real jobs, show the rounds,\n"
         "end cleanly. Nothing is left behind.",
         example="coalloc demo",
-        add=_add,
+        add=partial(add_options, text="--keep   keep the folder with logs and output"),
         run=_demo,
         asks=False,
     )

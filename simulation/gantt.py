@@ -40,17 +40,19 @@ def draw_gantt(trace: Trace, until: float | None = None, *, by_job: bool) -> str
     end = max(last if until is None else until, begin + 1e-9)
     kind = "jobs" if by_job else "busy slots, mean per pixel"
     edges = np.linspace(begin, end, COLUMNS + 1)
-    split = trace.clusters_used()
+    split, clusters = trace.clusters_used(), trace.slot_map.platform.clusters
     lanes = [
         Lane(
-            label=trace.slot_map.platform.clusters[k].name,
-            aside=str(_slots(trace, k)),
+            label=cluster.name,
+            aside=str(cluster.slots),
             height=height,
             gap=GAP if k else 0,
             bars=_bars(trace, k, split) if by_job else (),
             areas=() if by_job else _areas(trace, k, split, edges),
         )
-        for k, height in enumerate(_heights(np.diff(trace.slot_map.cluster_first)))
+        for k, (cluster, height) in enumerate(
+            zip(clusters, _heights(np.diff(trace.slot_map.cluster_first)), strict=True)
+        )
     ]
     return draw(
         Chart(
@@ -71,17 +73,9 @@ def _heights(slots: Ints) -> list[int]:
     return [max(LEAST, round(BODY * root / roots.sum())) for root in roots.tolist()]
 
 
-def _slots(trace: Trace, cluster: int) -> int:
-    first = trace.slot_map.cluster_first
-    return int(first[cluster + 1] - first[cluster])
-
-
 def _bars(trace: Trace, k: int, split: Ints) -> list[Bar]:
-    first, slots, jobs = (
-        int(trace.slot_map.cluster_first[k]),
-        _slots(trace, k),
-        trace.range_jobs(),
-    )
+    first, jobs = int(trace.slot_map.cluster_first[k]), trace.range_jobs()
+    slots = trace.slot_map.platform.clusters[k].slots
     out = []
     for index in np.flatnonzero(trace.range_clusters() == k).tolist():
         i, low, high = int(jobs[index]), int(trace.low[index]), int(trace.high[index])
@@ -106,13 +100,13 @@ def _areas(trace: Trace, k: int, split: Ints, edges: Floats) -> list[Area]:
     job, cluster, count = trace.cluster_counts()
     mine = cluster == k
     job, count = job[mine], count[mine]
-    is_split = split[job] > 1
+    is_split, slots = split[job] > 1, trace.slot_map.platform.clusters[k].slots
     out = []
     for chosen, fill in ((np.ones(len(job), np.bool_), LOCAL), (is_split, SPLIT)):
         if chosen.any():
             rows = job[chosen]
             time, load = load_profile(trace.start[rows], trace.end[rows], count[chosen])
-            out.append(_area(time, load / _slots(trace, k), edges, fill))
+            out.append(_area(time, load / slots, edges, fill))
     return out
 
 

@@ -37,9 +37,11 @@ def read_nodes(path: Path, cluster: str) -> list[Node]:
 
 def read_limits(path: Path) -> dict[str, float | None]:
     """Time limit of each partition, seconds; None: it has none. Raises `InputError`."""
-    rows = [words for words in map(str.split, _text(path).splitlines()) if len(words) > 5]
+    head, *rows = map(str.split, _text(path).splitlines() or [""])
+    if head[:3] != ["PARTITION", "AVAIL", "TIMELIMIT"]:
+        raise InputError(str(path), "is not what sinfo prints by default")
     try:
-        return {words[0].rstrip("*"): read_duration(words[2]) for words in rows[1:]}
+        return {words[0].rstrip("*"): read_duration(words[2]) for words in rows if len(words) > 5}
     except ParseError as error:
         raise InputError(str(path), str(error)) from error
 

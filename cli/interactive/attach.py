@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from coalloc.cli.command import Command, CommandError, connect, note
 from coalloc.cli.interactive.terminal import Terminal, told_end
+from coalloc.option_text import add_options
 
 LAST_BYTES = 4096
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", help="id of a running job")
-    parser.add_argument(
-        "--all", action="store_true", help="from the beginning, not from the last 4 KiB on"
-    )
+OPTIONS = """
+job     id of a running job
+--all   from the beginning, not from the last 4 KiB on
+"""
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -37,7 +38,7 @@ COMMANDS = {
         "shown is what\nits first process writes to its files, read on its node. An interrupt "
         "ends this command alone.",
         example="coalloc attach 17",
-        add=_add,
+        add=partial(add_options, text=OPTIONS),
         run=_run,
     )
 }

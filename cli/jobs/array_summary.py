@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from coalloc.cli.jobs.queue_columns import WAITING
 from coalloc.cli.output import block, printable, reason
 from coalloc.client.client import Client, RefusedError
 from coalloc.model.formats.nodeset import fold
 from coalloc.runtime.texts import instant
 from coalloc.wire.job_rows import QueueRow
-
-WAITING = frozenset({"pending", "held"})
 
 
 def members_of(client: Client, number: str, named: Collection[str] = ()) -> list[QueueRow]:

@@ -19,12 +19,12 @@ from coalloc.cli.command import (
     until,
 )
 from coalloc.cli.jobs.array_summary import (
-    WAITING,
     array_lines,
     first_waiting,
     members_instead,
     members_of,
 )
+from coalloc.cli.jobs.queue_columns import WAITING
 from coalloc.cli.output import WALL_CLOCK_S, reason
 from coalloc.client.client import Client
 from coalloc.model.plan import Plan

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from coalloc.cli.command import DONE, Command, CommandError, configuration, connect, note
+from coalloc.option_text import add_options
 
 STORE = "coalloc.db"
 BACKUP_S = 600.0
 """For a large store on a busy disk, seconds."""
-
-
-def _add_backup(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="a former backup is replaced")
 
 
 def _backup(args: argparse.Namespace) -> int:
@@ -99,7 +97,7 @@ COMMANDS: Mapping[str, Command] = {
             " writes it\nitself, as its own user, and goes on serving."
         ),
         example="coalloc backup /var/backups/coalloc.db",
-        add=_add_backup,
+        add=partial(add_options, text="FILE   a former backup is replaced", file=Path),
         run=_backup,
     ),
     "restore": Command(

@@ -16,7 +16,7 @@ is what keeps the limits, whatever the plan says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
@@ -262,26 +262,19 @@ class LimitBook:
 
     def room(self, record: JobRecord) -> float:
         """Processes of a job that may start now at the most, as far as `max_procs` goes."""
-        rooms = (
-            scope.limits.max_procs - use.procs
-            for scope, use in self._uses_of(record)
-            if scope.limits.max_procs is not None
-        )
-        return max(min(rooms, default=inf), 0) / self._each(record)
+        uses = self._uses_of(record)
+        return self._room(record, ((s.limits.max_procs, use.procs) for s, use in uses))
 
     def room_s(self, record: JobRecord) -> float:
         """Seconds of processes that may be committed to a job now at the most."""
-        rooms = (
-            scope.limits.max_proc_hours * HOUR_S - use.proc_s
-            for scope, use in self._uses_of(record)
-            if scope.limits.max_proc_hours is not None
-        )
-        return max(min(rooms, default=inf), 0.0) / self._each(record)
+        uses = ((scope.limits.max_proc_hours, use) for scope, use in self._uses_of(record))
+        return self._room(record, ((n and n * HOUR_S, use.proc_s) for n, use in uses))
 
-    def _each(self, record: JobRecord) -> float:
-        """Slots of one process of a job, at the least."""
+    def _room(self, record: JobRecord, uses: Iterable[tuple[float | None, float]]) -> float:
+        """Left of the tightest of these limits, by the slots of one process, at the least."""
+        left = min((most - used for most, used in uses if most is not None), default=inf)
         procs = widest(record.job)
-        return least_slots(self._state, record.job, procs) / procs
+        return max(left, 0.0) / (least_slots(self._state, record.job, procs) / procs)
 
     def overbooked(self, record: JobRecord, procs: int) -> str:
         """Ask for room; says where the jobs before this one have asked for more than there is."""

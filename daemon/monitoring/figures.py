@@ -22,27 +22,22 @@ EVERY_S = 5.0
 
 
 class ClusterFigures(Struct, frozen=True, kw_only=True):
-    """One cluster."""
+    """One cluster; what each figure is, `metrics.OF_CLUSTER` says."""
 
     up: bool
-    """Its executor is connected, and its reading is fresh."""
     connected: bool
     drained: bool
     why: str = ""
-    """Why it is not."""
+    """Why it is not up."""
     read_at: float = 0.0
-    """Seconds since 1970; 0: never."""
     nodes: int = 0
     slots: int = 0
     free: int = 0
     power: float = 0.0
-    """Sum over slots of the power that planning sees."""
     link_gbps: float = float("inf")
-    """Infinite: unlimited."""
     link_used_gbps: float = 0.0
     waiting_there: int = 0
     clock_ahead_s: float | None = None
-    """Of its executor before ours; None: not said."""
     rpcs_per_min: float | None = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ MOST_MEMBERS = 100_000
 TOO_MANY = Refused(code="busy", message="too many waits since; ask again")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Wait:
     origin: Origin
+    user: str
     job: str
     left: set[str]
 
@@ -39,11 +39,10 @@ class Waiters:
         refuse: Callable[[Origin, Refused], None],
     ) -> None:
         self._members, self._answer, self._refuse = members, answer, refuse
-        self._numbers = itertools.count()
-        # of each user, in the order in which they came; and of each job, whose they are
-        self._waits: dict[str, dict[int, _Wait]] = {}
+        # of each user, and of each job, in the order in which they came
+        self._waits: dict[str, dict[_Wait, None]] = {}
         self._named: Counter[str] = Counter()
-        self._waiting: dict[str, dict[int, str]] = {}
+        self._waiting: dict[str, dict[_Wait, None]] = {}
 
     def add(self, origin: Origin, job: str, user: str) -> None:
         """A client of this user waits for a job, or each member of an array; there must be one."""
@@ -51,43 +50,40 @@ class Waiters:
         if not left:
             self._tell(origin, job)
             return
-        number = next(self._numbers)
+        wait = _Wait(origin=origin, user=user, job=job, left=left)
         waits = self._waits.setdefault(user, {})
-        waits[number] = _Wait(origin=origin, job=job, left=left)
+        waits[wait] = None
         for member in left:
-            self._waiting.setdefault(member, {})[number] = user
+            self._waiting.setdefault(member, {})[wait] = None
         self._named[user] += len(left)
         while self._named[user] > MOST_MEMBERS and len(waits) > 1:
-            self._give_up(user, next(iter(waits)))
+            self._give_up(next(iter(waits)))
 
     def ended(self, job: str) -> None:
         """A job has ended; of a workflow or a long array, also the parts that never ran."""
         begin = job if job.endswith("_") else f"{job}."
         for part in [one for one in self._waiting if one.startswith(begin) and one != job]:
             self.ended(part)
-        for number, user in self._waiting.pop(job, {}).items():
-            wait = self._waits[user][number]
+        for wait in self._waiting.pop(job, {}):
             wait.left.discard(job)
-            self._named[user] -= 1
+            self._named[wait.user] -= 1
             if not wait.left:
-                self._forget(user, number)
+                self._forget(wait)
                 self._tell(wait.origin, wait.job)
 
-    def _give_up(self, user: str, number: int) -> None:
-        wait = self._waits[user][number]
+    def _give_up(self, wait: _Wait) -> None:
         for member in wait.left:
-            others = self._waiting[member]
-            del others[number]
-            if not others:
+            del self._waiting[member][wait]
+            if not self._waiting[member]:
                 del self._waiting[member]
-        self._named[user] -= len(wait.left)
-        self._forget(user, number)
+        self._named[wait.user] -= len(wait.left)
+        self._forget(wait)
         self._refuse(wait.origin, TOO_MANY)
 
-    def _forget(self, user: str, number: int) -> None:
-        del self._waits[user][number]
-        if not self._waits[user]:
-            del self._waits[user], self._named[user]
+    def _forget(self, wait: _Wait) -> None:
+        del self._waits[wait.user][wait]
+        if not self._waits[wait.user]:
+            del self._waits[wait.user], self._named[wait.user]
 
     def _tell(self, origin: Origin, job: str) -> None:
         try:

@@ -126,11 +126,14 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean=fmean(values), low=low, high=high)
 
 
-def resampled(values: ArrayLike) -> tuple[float, float]:
-    """The interval of 95 % of the mean, from samples of as many values with a fixed seed."""
+def resampled(values: ArrayLike, figure: Callable[[Any], Any] = np.asarray) -> tuple[float, float]:
+    """The interval of 95 % of the mean, from samples of as many values with a fixed seed.
+
+    Values may be rows; the interval is then that of a `figure` of the means of their columns.
+    """
     known = np.asarray(values)
     drawn = np.random.default_rng(0).integers(0, len(known), (RESAMPLES, len(known)))
-    low, high = np.percentile(known[drawn].mean(axis=1), (2.5, 97.5))
+    low, high = np.percentile(figure(known[drawn].mean(axis=1)), (2.5, 97.5))
     return float(low), float(high)
 
 

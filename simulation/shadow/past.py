@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
 from statistics import fmean
 from typing import Any
 
@@ -27,15 +26,16 @@ from msgspec import Struct
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.errors import InputError
+from coalloc.model.ranges import WEIGHT
 from coalloc.model.values import replace
 from coalloc.simulation.metrics import mean
 from coalloc.simulation.progress import Report
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce.rows import RESAMPLES, Estimate
+from coalloc.simulation.reproduce.rows import Estimate, resampled
 from coalloc.simulation.shadow.site import Site
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
-from coalloc.simulation.workload import Workload
+from coalloc.simulation.workload import Floats, Workload
 
 ALONE = {"coallocation": "forbidden"}
 LONGEST_TURN_S = 60.0
@@ -75,24 +75,22 @@ def replay_past(
     """The window, seconds since 1970, its replay, and how near that is. Raises `InputError`."""
     begin = max(min(one.logged_end for one in site.jobs) for site in sites)
     end = min(max(one.logged_end - one.run_s for one in site.jobs) for site in sites)
+    if begin >= end:
+        raise InputError("the accounts", "have no time in common in which jobs started and ended")
     jobs = [one for site in sites for one in _within(site, begin, end)]
     jobs.sort(key=lambda one: (one.job.submitted, one.waited_s > 0.0))
     platform = Platform(name="the site", clusters=tuple(site.cluster for site in sites))
     traces = [replayed(jobs, platform, "conservative", ALONE, report, "as it was, by arrival")]
-    known = {name: found for site in sites for name, found in site.priorities.items()}
-    if known:
-        held = [not one.job.submitted and not one.waited_s for one in jobs]
-        told = [-inf if held[n] else -known.get(one.job.id, 0) for n, one in enumerate(jobs)]
-        weighed = list(jobs)
-        for rank, n in enumerate(sorted(range(len(jobs)), key=told.__getitem__)):
-            job = replace(jobs[n].job, weight=float(len(jobs) - rank))
-            weighed[n] = replace(jobs[n], job=job)
+    if any(0.0 < one.job.weight < WEIGHT.high for one in jobs):
         label = "as it was, by priority"
-        traces.append(replayed(weighed, platform, "conservative", ALONE, report, label, True))
+        traces.append(replayed(jobs, platform, "conservative", ALONE, report, label, True))
     real = np.array([one.waited_s for one in jobs])
-    off = [np.abs(one.start - one.workload.submit - real) for one in traces]
-    best = min(range(len(traces)), key=lambda n: float(np.nanmean(off[n])))
-    trace, rows = traces[best], []
+
+    def astray(trace: Trace) -> Floats:
+        off: Floats = np.abs(trace.start - trace.workload.submit - real)
+        return off
+
+    trace, rows = min(traces, key=lambda trace: float(np.nanmean(astray(trace)))), []
     for site in sites:
         mine = trace.ran & [one.job.clusters == (site.cluster.name,) for one in jobs]
         if not mine.any():
@@ -103,7 +101,7 @@ def replay_past(
                 jobs=int(mine.sum()),
                 real_wait_s=float(real[mine].mean()),
                 replayed_wait_s=float((trace.start - trace.workload.submit)[mine].mean()),
-                astray_s=float(off[best][mine].mean()),
+                astray_s=float(astray(trace)[mine].mean()),
             )
         )
     return (begin, end), trace, rows
@@ -154,10 +152,11 @@ def _within(site: Site, begin: float, end: float) -> Iterator[LoggedJob]:
         if logged.logged_end <= begin or job.submitted > end:
             continue
         at, left = max(job.submitted, begin) - begin, logged.logged_end - max(start, begin) + turn
+        weight = WEIGHT.high if start <= begin else job.weight
         planned = job.base_time + turn if start >= begin else left
         yield replace(
             logged,
-            job=replace(job, submitted=at, earliest=at, base_time=planned),
+            job=replace(job, submitted=at, earliest=at, base_time=planned, weight=weight),
             run_s=left,
             waited_s=max(start - begin - at, 0.0),
         )
@@ -167,15 +166,16 @@ def gain_of(past: Trace, trace: Trace) -> Gain:
     """Worth of a case, by the jobs that ran in both."""
     ran, submit = past.ran & trace.ran, past.workload.submit
     before, after = (past.start - submit)[ran], (trace.start - submit)[ran]
-    both = np.array_split(np.stack((before, after)), BLOCKS, axis=1)
-    sums = np.array([one.sum(axis=1) for one in both])
-    drawn = sums[np.random.default_rng(0).integers(0, BLOCKS, (RESAMPLES, BLOCKS))].sum(axis=1)
-    low, high = np.percentile(1.0 - drawn[:, 1] / np.maximum(drawn[:, 0], 1e-9), (2.5, 97.5))
+    blocks = np.array_split(np.column_stack((before, after)), BLOCKS)
+    low, high = resampled(
+        [one.sum(axis=0) for one in blocks],
+        lambda means: 1.0 - means[:, 1] / np.maximum(means[:, 0], 1e-9),
+    )
     saved = 1.0 - mean(after) / max(mean(before), 1e-9)
     homes = np.array([one.job.clusters for one in past.workload.jobs])[ran, 0]
     names = [one.name for one in past.slot_map.platform.clusters]
     return Gain(
-        saved=Estimate(mean=saved, low=float(low), high=float(high)),
+        saved=Estimate(mean=saved, low=low, high=high),
         longer=float((after > before + LONGER_S).mean()),
         home_wait_s=tuple(mean(after[homes == name]) for name in names),
     )

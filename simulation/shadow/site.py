@@ -31,15 +31,16 @@ COMMANDS = {
 }
 """The command whose output each file of a cluster has, by the beginning of its name."""
 
+PRIORITIES = 1000.0
+"""Of Slurm to a weight, so that all of them are within the range of weights."""
+
 
 class Site(Struct, kw_only=True):
     """One cluster and its past."""
 
     cluster: Cluster
     jobs: list[LoggedJob] = field(default_factory=list)
-    """Bound to it, in seconds since 1970."""
-    priorities: dict[str, int] = field(default_factory=dict)
-    """Of jobs, by id, as they were when they started."""
+    """Bound to it, in seconds since 1970; their weights are their priorities at their start."""
     unused: dict[str, list[str]] = field(default_factory=dict)
     """Files and lines of the rows that are not used, by reason."""
     notes: list[str] = field(default_factory=list)
@@ -47,15 +48,11 @@ class Site(Struct, kw_only=True):
 
 def read_site(folder: Path, bandwidth: Draw, link_gbps: float) -> Site:
     """Read the folder of a cluster, which gives its name. Raises `InputError`."""
-    name, found = (
-        folder.resolve().name,
-        {kind: sorted(folder.glob(f"{kind}*")) for kind in COMMANDS},
-    )
-    for kind, paths in found.items():
-        if not paths:
-            raise InputError(
-                str(folder), f"lacks what this prints: {COMMANDS[kind]} > {folder}/{kind}"
-            )
+    name = folder.resolve().name
+    found = {kind: sorted(folder.glob(f"{kind}*")) for kind in COMMANDS}
+    for kind, words in COMMANDS.items():
+        if not found[kind]:
+            raise InputError(str(folder), f"lacks what this prints: {words} > {folder}/{kind}")
     nodes, limits = read_nodes(found["nodes"][0], name), read_limits(found["sinfo"][0])
     down = [one.name for one in nodes if one.state is NodeState.DOWN]
     # one that takes no more work now did its part before
@@ -76,29 +73,21 @@ def read_site(folder: Path, bandwidth: Draw, link_gbps: float) -> Site:
 def _read_accounts(
     site: Site, path: Path, rule: JobRule, limits: Mapping[str, float | None]
 ) -> None:
-    log, name = read_log(path), site.cluster.name
+    log = read_log(path)
     is_alone = len({line.cluster for line in log.jobs}) < 2
     lines = {}
     for line in log.jobs:
-        limit, unusable, run = (
-            line.requested_s or limits.get(line.partition_name),
-            line.unusable,
-            line.run_s,
-        )
-        if unusable == "still ran" and line.wait_s is not None and limit:
-            unusable, run = "", limit
-        if not is_alone and line.cluster != name:
-            unusable = "of another cluster"
-        lines[line.line] = dataclasses.replace(
-            line, requested_s=limit, unusable=unusable, run_s=run
-        )
+        limit = line.requested_s or limits.get(line.partition_name)
+        line = dataclasses.replace(line, requested_s=limit)
+        if not is_alone and line.cluster != site.cluster.name:
+            line = dataclasses.replace(line, unusable="of another cluster")
+        elif line.unusable == "still ran" and line.wait_s is not None and limit:
+            line = dataclasses.replace(line, unusable="", run_s=limit)
+        lines[line.line] = line
     made = make_jobs(dataclasses.replace(log, jobs=tuple(lines.values())), rule)
     for logged in made.jobs:
         line = lines.pop(logged.line)
-        job = _bound(logged, line, site.cluster, log.jobs[0].submit_s)
-        site.jobs.append(job)
-        if line.priority is not None:
-            site.priorities[job.job.id] = line.priority
+        site.jobs.append(_bound(logged, line, site.cluster, log.jobs[0].submit_s))
     faults = [(line.unusable or "no CPUs or no run time", n) for n, line in lines.items()]
     for fault, number in [*faults, *((what, n) for n, what in log.summary.bad_lines)]:
         site.unused.setdefault(fault, []).append(f"{path}:{number}")
@@ -114,6 +103,7 @@ def _bound(logged: LoggedJob, line: SwfJob, cluster: Cluster, first: float) -> L
         job,
         id=f"{cluster.name}-{job.id}",
         submitted=job.submitted + first,
+        weight=(line.priority or 0) / PRIORITIES,
         clusters=(cluster.name,),
         features=(part,) if 0 < inside < len(cluster.nodes) else (),
         shape=replace(job.shape, max_nodes=1) if alone else job.shape,

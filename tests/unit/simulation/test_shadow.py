@@ -16,6 +16,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.simulation.progress import silent
 from coalloc.simulation.replay import replay
+from coalloc.simulation.shadow.command import as_equals
 from coalloc.simulation.shadow.past import missed, replay_past
 from coalloc.simulation.shadow.site import COMMANDS, read_site
 from coalloc.simulation.workload import Workload
@@ -96,6 +97,38 @@ def test_what_is_missing_is_told_by_its_command(
     (Path(folder) / f"{kind}.txt").unlink()
     assert main(["shadow", folder]) == 2
     assert COMMANDS[kind] in capsys.readouterr().err
+
+
+def test_a_file_that_sinfo_did_not_print_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = changed(tmp_path, lambda rows: rows)[:1]
+    (Path(folder) / "sinfo.txt").write_text("main|infinite\n")
+    assert main(["shadow", folder]) == 2
+    assert "sinfo.txt: is not what sinfo prints" in capsys.readouterr().err
+
+
+def test_accounts_of_other_years_have_no_time_in_common(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = changed(tmp_path, lambda rows: rows)
+    path = Path(folders[0]) / "sacct.txt"
+    path.write_text(path.read_text().replace("2026-", "2025-"))
+    assert main(["shadow", *folders, "--quiet"]) == 2
+    assert "have no time in common" in capsys.readouterr().err
+
+
+def test_a_link_that_is_drawn_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shadow", str(RECORDED / "a"), "--link", "uniform:1,10"]) == 2
+    assert "--link: is one bandwidth" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_no_job_weighs_more_for_its_old_priority(keeps: bool) -> None:
+    """What Slurm gave it then is no word of its user's."""
+    site = read_site(RECORDED / "a", Draw(values=(0.05,)), 10.0)
+    assert min(one.job.weight for one in site.jobs) > 1.0
+    assert {as_equals(one, keeps=keeps).job.weight for one in site.jobs} == {1.0}
 
 
 def test_a_replay_by_weight_starts_the_heaviest_first() -> None:
