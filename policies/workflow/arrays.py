@@ -17,7 +17,7 @@ from coalloc.policies.array_types import Ints, firsts
 from coalloc.policies.kernel.instance.arrays import held
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.graph import Graph, compressed
-from coalloc.policies.kernel.record import room_for
+from coalloc.policies.kernel.record import copy_of, room_for
 from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
 from coalloc.policies.workflow.forms import Form
@@ -195,7 +195,7 @@ def out_of(planner: Planner, most: Ints, begun: StartedTasks) -> Out:
 def outcome_of(planner: Planner, out: Out, base: Outcome, items: Ints) -> Outcome:
     """Places of some items as a decoder would say them, beside those that another has placed."""
     order, top = class_order(planner), used(base)
-    made = Outcome._make(np.array(entry) for entry in base)
+    made = copy_of(base)
     classes, procs = [base.use_class[:top]], [base.use_procs[:top]]
     for n in items.tolist():
         uses = slice(out.use_first[n], out.use_first[n] + out.use_count[n])

@@ -26,7 +26,7 @@ from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import OasSearch
 from coalloc.policies.one_pass import on_planner
-from coalloc.policies.orders.simple import start_orders
+from coalloc.policies.orders.simple import as_before, start_orders
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search import portfolio
 from coalloc.policies.workflow.search.annealing import FEW, LEAST_CYCLE, Track, tracks
@@ -148,13 +148,11 @@ class WorkflowEngine:
 
     def _try_previous(self) -> None:
         """The jobs by their starts in the caller's last plan."""
-        place = {job: x for x, job in enumerate(self.budget.previous)}
-        if not place:
-            return
-        case, items = self.case, self.planner.items
-        rank = [place.get(item.job.id, len(place)) for item in items]
-        order = parents_first(sorted(case.inside.tolist(), key=lambda n: rank[n]), items)
-        self.try_seed("previous", portfolio.smallest(case), self._inside(order))
+        previous, items = self.budget.previous, self.planner.items
+        if previous:
+            order = as_before(self.planner, self.case.inside.tolist(), previous)
+            order = parents_first(order, items)
+            self.try_seed("previous", portfolio.smallest(self.case), self._inside(order))
 
     def _by_rank(self, procs: Ints) -> Ints:
         """Items by falling bottom level under these allotments."""
@@ -249,11 +247,7 @@ class WorkflowEngine:
 
     def _chunk(self) -> int:
         """Moves between two looks at the clock."""
-        incumbent = self.incumbent
-        moves = CHUNK // max(self.case.size, 1)
-        if self.budget.work is not None:
-            moves = min(moves, (self.budget.work - incumbent.work) // max(self.case.size, 1))
-        return max(moves, 1)
+        return max(self.incumbent.chunk(CHUNK) // max(self.case.size, 1), 1)
 
     def _tired(self) -> bool:
         """Whether nothing has improved for so many moves per item and track."""

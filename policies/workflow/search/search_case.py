@@ -12,6 +12,7 @@ from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.annealing_loop import LIMIT, make_annealing
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.instance.graph import Graph, graph_of
+from coalloc.policies.kernel.record import copy_of
 from coalloc.policies.kernel.search.serial_annealing import SerialSearch, anneal
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
@@ -200,7 +201,7 @@ class WorkflowSearch:
         order = genes.order[
             np.lexsort((self.desk.place[genes.order], out.start[genes.order]))
         ]  # parents end before their children start
-        made = SerialGenes._make(np.array(entry) for entry in genes)
+        made = copy_of(genes)
         made.order[:] = order
         for n in order.tolist():
             made.parts[n] = out.parts[n]
