@@ -13,10 +13,12 @@ from math import inf
 import numpy as np
 
 from coalloc.model.jobs import Started, WorkflowJob
+from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.policies.array_types import Ints, firsts
 from coalloc.policies.kernel.instance.arrays import held
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.graph import Graph, compressed
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.record import copy_of, room_for
 from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
@@ -159,6 +161,14 @@ def items_of(
         overhead=np.where(low > widest, inf, overhead),
         books=np.array([planner.options.get("workflow_links") != "idle"], dtype=np.int64),
     )
+
+
+def spread(item: Item, procs: int, room: list[int], links: list[float]) -> list[int] | None:
+    """Processes on each cluster of an item that none holds alone; None if there is no way."""
+    if item.task is not None:
+        return split_task(procs, room, links, item.task.comm_gb)
+    low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
+    return split(procs, room, low)
 
 
 def desk_of(problem: Problem, site: Site, begun: StartedTasks, jobs: int) -> SerialDesk:
