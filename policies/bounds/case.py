@@ -121,7 +121,7 @@ def read_case(planner: Planner, effort: str) -> BoundCase:
     )
 
 
-def slot_side(case: BoundCase) -> list[BoundRow]:
+def _slot_side(case: BoundCase) -> list[BoundRow]:
     """Rows that know slots only."""
     out: list[BoundRow] = []
     for domain in case.domains:
@@ -129,7 +129,7 @@ def slot_side(case: BoundCase) -> list[BoundRow]:
     return out
 
 
-def cluster_side(case: BoundCase) -> list[BoundRow]:
+def _cluster_side(case: BoundCase) -> list[BoundRow]:
     """Rows of jobs that stay, or whose cores stay, on one cluster."""
     out: list[BoundRow] = []
     for domain in case.domains:
@@ -139,7 +139,7 @@ def cluster_side(case: BoundCase) -> list[BoundRow]:
     return out
 
 
-def link_side(case: BoundCase) -> list[BoundRow]:
+def _link_side(case: BoundCase) -> list[BoundRow]:
     """Rows of the links."""
     if not np.isfinite(case.supply.links).any() or not (case.gbps > 0.0).any():
         return []
@@ -160,7 +160,7 @@ class Excluded:
     """Symmetric."""
 
 
-def exclusion(case: BoundCase) -> Excluded:
+def _exclusion(case: BoundCase) -> Excluded:
     """Items that have more processes together than there are slots."""
     procs = case.columns.best(case.columns.procs.astype(np.float64))
     among = np.sort(np.argsort(-procs, kind="stable")[:PAIRED])
@@ -170,7 +170,7 @@ def exclusion(case: BoundCase) -> Excluded:
     return Excluded(among=among, pairs=pairs)
 
 
-def exclusion_by_links(case: BoundCase, known: Excluded, stop: Stop) -> Excluded:
+def _exclusion_by_links(case: BoundCase, known: Excluded, stop: Stop) -> Excluded:
     """The same with what any two of their splits would load on the links."""
     columns, supply, among = case.columns, case.supply, known.among
     links = supply.links.max(axis=0, initial=0.0)
@@ -201,7 +201,7 @@ def exclusion_by_links(case: BoundCase, known: Excluded, stop: Stop) -> Excluded
     return Excluded(among=among, pairs=out)
 
 
-def clique_row(case: BoundCase, excluded: Excluded, family: str) -> list[BoundRow]:
+def _clique_row(case: BoundCase, excluded: Excluded, family: str) -> list[BoundRow]:
     """One after the other: the weight of each member is 1, and so is the supply."""
     weight = case.shortest[excluded.among]
     found = heaviest_clique(excluded.pairs, weight, case.effort.seeds)
@@ -210,6 +210,21 @@ def clique_row(case: BoundCase, excluded: Excluded, family: str) -> list[BoundRo
         return []
     amount = np.where(np.isin(case.columns.item, members), case.columns.seconds, 0.0)
     return [BoundRow(family=family, amount=amount, supply=np.ones(case.supply.time.size))]
+
+
+def sides(case: BoundCase, stop: Stop) -> tuple[list[BoundRow], list[BoundRow], Excluded]:
+    """Rows that know slots only, other rows, and the pairs that exclude each other.
+
+    The rows of sets are not among them: these are made for what the others prove.
+    """
+    excluded = _exclusion(case)
+    slots = _slot_side(case) + _clique_row(case, excluded, "exclusion")
+    links = _link_side(case)
+    others = _cluster_side(case) + links
+    if links:
+        excluded = _exclusion_by_links(case, excluded, stop)
+        others += _clique_row(case, excluded, "exclusion_by_links")
+    return slots, others, excluded
 
 
 def sets_row(

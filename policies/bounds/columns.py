@@ -24,10 +24,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.instance.modes import Item, Mode, offered
+from coalloc.policies.kernel.instance.modes import Mode, may_split, offered
 
 WHOLE, SPLIT = 0, 1
 SHARES = (0.25, 1 / 3, 0.5, 2 / 3, 0.8, 0.9)
@@ -76,30 +75,6 @@ class Columns:
         return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
 
-def may_split(item: Item, planner: Planner) -> bool:
-    """Whether the rules let an item use several clusters, whatever a policy would do."""
-    if planner.options.get("coallocation") == "forbidden":
-        return False
-    if len(planner.snapshot.clusters) < 2:
-        return False
-    if isinstance(item.job, RigidJob | MoldableJob) and item.job.one_cluster:
-        return False
-    if isinstance(item.job, MoldableJob) and item.job.proc_gbps is None:
-        return planner.options.get("coallocate_moldable") is True
-    return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Modes:
-    """Allotments of all items, flat: M of them."""
-
-    item: Ints
-    procs: Ints
-    scaled: Floats
-    fixed: Floats
-    area_ratio: Floats
-
-
 def _thinned(modes: list[Mode], most: int) -> list[tuple[Mode, float]]:
     """Join modes into runs; with each the share of its area that is sure."""
     if len(modes) <= most:
@@ -123,8 +98,11 @@ def _thinned(modes: list[Mode], most: int) -> list[tuple[Mode, float]]:
     return out
 
 
-def _modes(planner: Planner, places: Floats) -> _Modes:
-    """All allotments that could be chosen."""
+def _modes(planner: Planner, places: Floats, splits: Flags) -> Floats:
+    """All allotments that could be chosen, 5 x M.
+
+    Of each its item, processes, scaled and fixed seconds, and the share of its area that is sure.
+    """
     problem = planner.compiled.problem
     comm = float(problem.inverse_intra.min(initial=np.inf)) if problem.inverse_intra.size else 0.0
     whole = places[:, :, -1, :].max(axis=(1, 2), initial=0.0)
@@ -132,29 +110,21 @@ def _modes(planner: Planner, places: Floats) -> _Modes:
     rows: list[tuple[int, int, float, float, float]] = []
     most = max(min(MODES, ALL_MODES // len(planner.items)), 2)
     for n, item in enumerate(planner.items):
-        cap = int(total[item.group] if may_split(item, planner) else whole[item.group])
+        cap = int(total[item.group] if splits[n] else whole[item.group])
         rows += [
             (n, mode[0], mode[1], mode[2] + mode[3] * comm, ratio if item.limit == np.inf else 1.0)
             for mode, ratio in _thinned(offered(item, cap), most)
         ]
-    table = np.array(rows, dtype=np.float64).reshape(-1, 5)
-    return _Modes(
-        item=table[:, 0].astype(np.int64),
-        procs=table[:, 1].astype(np.int64),
-        scaled=table[:, 2],
-        fixed=table[:, 3],
-        area_ratio=table[:, 4],
-    )
+    return np.array(rows, dtype=np.float64).reshape(-1, 5).T
 
 
 def low_sides(procs: Ints, gbps: Floats, capacity: Floats) -> Ints:
-    """The count w of every job and link, `procs` where the link admits all: M x K."""
-    n = procs[:, None].astype(np.float64)
+    """The count w of jobs and links, broadcast; `procs` where the link admits all."""
+    n, half = procs.astype(np.float64), procs // 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        x = capacity[None, :] * (n - 1.0) / gbps[:, None]
+        x = capacity * (n - 1.0) / gbps
         w = np.floor((n - np.sqrt(np.maximum(n * n - 4.0 * x, 0.0))) / 2.0 + 1e-7)
-    half = np.floor(n / 2.0)
-    free = (gbps[:, None] <= 0.0) | (n <= 1.0) | (x >= half * (n - half) * (1.0 - 1e-9))
+    free = (gbps <= 0.0) | (n <= 1.0) | (x >= half * (procs - half) * (1.0 - 1e-9))
     return np.where(free, n, np.nan_to_num(w)).astype(np.int64)
 
 
@@ -164,37 +134,39 @@ def make_columns(planner: Planner, supply: Supply, shapes: int = len(SHARES)) ->
     `shapes`: how many of `SHARES` are used; from the middle where there are fewer.
     """
     places = supply.places()
-    modes = _modes(planner, places)
-    items = planner.items
+    items, clusters = planner.items, len(planner.snapshot.clusters)
+    may = [may_split(item.job, planner.options, clusters) for item in items]
+    splits = np.array(may, dtype=np.bool_)
+    *whole, scaled, fixed, area_ratio = _modes(planner, places, splits)
+    m, procs = (row.astype(np.int64) for row in whole)
     group = np.array([item.group for item in items], dtype=np.int64)
     gbps = np.array([item.proc_gbps if item.task is None else 0.0 for item in items])
-    splits = np.array([may_split(item, planner) for item in items], dtype=np.bool_)
-    m = modes.item
     cap = places.max(axis=1, initial=0.0)[group[m]].astype(np.int64)  # M x B x K
-    start = _starts(places, group[m], modes.procs, supply, splits[m])
+    start = _starts(places, group[m], procs, supply, splits[m])
     possible = np.isfinite(start)
-    parts = [_whole(modes.procs, cap, possible)]
-    low = low_sides(modes.procs, gbps[m], supply.links.max(axis=0, initial=0.0))
+    parts = [_whole(procs, cap, possible)]
+    links = supply.links.max(axis=0, initial=0.0)
+    low = low_sides(procs[:, None], gbps[m][:, None], links)
     possible &= splits[m][:, None]
     loads = (gbps[m] > 0.0) & bool(np.isfinite(supply.links).any())
-    parts.append(_split(modes.procs, cap, low, possible & ~loads[:, None], 1.0, 0.0))
+    parts.append(_split(procs, cap, low, possible & ~loads[:, None], 1.0, 0.0))
     edges = [0.0, *sorted(sorted(SHARES, key=lambda share: abs(share - 0.5))[:shapes]), 1.0]
     for a, b in pairwise(edges):
-        parts.append(_split(modes.procs, cap, low, possible & loads[:, None], b, a))
+        parts.append(_split(procs, cap, low, possible & loads[:, None], b, a))
     row, band, shape, core, most = (np.concatenate(x) for x in zip(*parts, strict=True))
     order = np.lexsort((shape, band, row))
     row, band = row[order], band[order]
-    seconds = modes.scaled[row] / supply.top[band] + modes.fixed[row]
+    seconds = scaled[row] / supply.top[band] + fixed[row]
     seconds = np.minimum(seconds, planner.compiled.problem.item_limit[m[row]])
     fits = np.zeros(len(items), dtype=np.bool_)
     fits[m[row]] = True
     return Columns(
         item=m[row],
-        procs=modes.procs[row],
+        procs=procs[row],
         band=band,
         shape=shape[order],
         seconds=seconds,
-        area=modes.procs[row] * seconds * modes.area_ratio[row],
+        area=procs[row] * seconds * area_ratio[row],
         start=start[row, band],
         core=core[order],
         most=most[order],

@@ -23,17 +23,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from coalloc.policies.bounds.case import (
-    BoundCase,
-    Stop,
-    clique_row,
-    cluster_side,
-    exclusion,
-    exclusion_by_links,
-    link_side,
-    sets_row,
-    slot_side,
-)
+from coalloc.policies.bounds.case import BoundCase, Stop, sets_row, sides
 from coalloc.policies.bounds.makespan import windows
 from coalloc.policies.bounds.prices import best_prices
 from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral, stack
@@ -49,20 +39,14 @@ def completion_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
     parts = {"alone": float(weight @ case.heads.end[case.items])}
     if not case.items.size:
         return parts
-    excluded = exclusion(case)
-    links = link_side(case)
-    side = [*slot_side(case), *cluster_side(case), *links]
-    side += clique_row(case, excluded, "exclusion")
-    if links:
-        excluded = exclusion_by_links(case, excluded, stop)
-        side += clique_row(case, excluded, "exclusion_by_links")
-    side += sets_row(case, excluded, SEARCHES, 0.0, stop)
-    rows = stack(side, case.columns, case.supply)
-    rows = rows.with_row(mixed(case, rows, stop))
-    for r, family in enumerate(rows.family):
+    slots, others, excluded = sides(case, stop)
+    side = slots + others + sets_row(case, excluded, SEARCHES, 0.0, stop)
+    side.append(mixed(case, stack(side, case.columns, case.supply), stop))
+    for row in side:
         if stop():
             break
-        parts[family] = max(parts.get(family, 0.0), busy_bound(case, rows, r, weight))
+        if row.counts:
+            parts[row.family] = max(parts.get(row.family, 0.0), busy_bound(case, row, weight))
     return parts
 
 
@@ -91,16 +75,16 @@ def weights(case: BoundCase) -> Floats:
     return out
 
 
-def busy_bound(case: BoundCase, rows: BoundRows, r: int, weight: Floats) -> float:
+def busy_bound(case: BoundCase, row: BoundRow, weight: Floats) -> float:
     """Serve the amounts of one row by falling weight per amount, as far as released."""
-    amount = case.columns.best(rows.amount[r])
+    amount = case.columns.best(row.amount)
     start = case.heads.start[case.items]
     served = (amount > 0.0) & (weight > 0.0)
     alone = float(weight[~served] @ case.heads.end[case.items][~served])
     if not served.any():
         return alone
     half = 0.5 * float(weight[served] @ case.shortest[served])
-    busy = mean_busy(amount[served], weight[served], start[served], rows.supply[r], rows.time)
+    busy = mean_busy(amount[served], weight[served], start[served], row.supply, case.supply.time)
     return alone + half + busy if np.isfinite(busy) else 0.0
 
 

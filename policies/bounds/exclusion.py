@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from coalloc.policies.bounds.columns import low_sides
 from coalloc.policies.bounds.supply import Flags, Floats, Ints
 
 Stop = Callable[[], bool]
@@ -128,13 +129,7 @@ def _least_load(m: Ints, gbps: Floats, least: Ints, last: Ints) -> Floats:
 def _beside(n: Ints, gbps: Floats, room: Ints, slots: Ints, link: Floats) -> tuple[Ints, Ints]:
     """Most of n processes on one cluster, on the low side and above it (-1: none)."""
     cap = np.minimum(room, slots)
-    link = np.maximum(link, 0.0) * (1.0 + 1e-9)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.where(gbps > 0.0, link * (n - 1) / np.where(gbps > 0.0, gbps, 1.0), np.inf)
-        root = np.sqrt(np.maximum(n * n - 4.0 * np.minimum(x, 1e18), 0.0))
-    low = np.floor((n - root) / 2.0 + 1e-7).astype(np.int64)
-    half = n // 2
-    low = np.where(x >= half * (n - half) * (1.0 - 1e-9), n, low)
+    low = low_sides(n, gbps, np.maximum(link, 0.0) * (1.0 + 1e-9))
     small = np.minimum(low, cap)
     large = np.where(np.minimum(cap, n) >= n - low, np.minimum(cap, n), -1)
     return np.where(cap >= 0, small, -1), large

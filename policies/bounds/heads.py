@@ -41,16 +41,14 @@ class Heads:
 def read_heads(planner: Planner, columns: Columns) -> Heads:
     """Walk the precedence forwards for starts, and backwards for tails."""
     items, now = planner.items, planner.snapshot.time
-    size = len(items)
     start = np.array([max(item.release - now, 0.0) for item in items])
-    end, shortest, tail = np.zeros(size), np.zeros(size), np.zeros(size)
+    end, shortest, tail = np.zeros((3, len(items)))
+    begins = np.maximum(columns.start, start[columns.item])
     shortest[columns.fits] = columns.best(columns.seconds)
+    start[columns.fits] = columns.best(begins)
+    end[columns.fits] = columns.best(begins + columns.seconds)
     counted = columns.fits.copy()
-    linked = any(item.parents for item in items)
-    if not linked:
-        _close(columns, start, end)
-        return Heads(start=start, end=end, shortest=shortest, tail=tail, counted=counted)
-    order = graph_of(items).order.tolist()
+    order = graph_of(items).order.tolist() if any(item.parents for item in items) else []
     first = np.append(columns.first, columns.item.size)
     place = np.cumsum(columns.fits) - 1
     for n in order:
@@ -66,10 +64,3 @@ def read_heads(planner: Planner, columns: Columns) -> Heads:
             for parent, _ in items[n].parents:
                 tail[parent] = max(tail[parent], shortest[n] + tail[n])
     return Heads(start=start, end=end, shortest=shortest, tail=tail, counted=counted)
-
-
-def _close(columns: Columns, start: Floats, end: Floats) -> None:
-    """Starts and ends of items that wait for no other."""
-    begins = np.maximum(columns.start, start[columns.item])
-    start[columns.fits] = columns.best(begins)
-    end[columns.fits] = columns.best(begins + columns.seconds)

@@ -6,17 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from coalloc.policies.bounds.case import (
-    BoundCase,
-    Stop,
-    clique_row,
-    cluster_side,
-    exclusion,
-    exclusion_by_links,
-    link_side,
-    sets_row,
-    slot_side,
-)
+from coalloc.policies.bounds.case import BoundCase, Stop, sets_row, sides
 from coalloc.policies.bounds.prices import best_prices, loads
 from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral_at, reached, stack
 from coalloc.policies.bounds.supply import Floats
@@ -34,19 +24,13 @@ def makespan_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
     parts = {"longest": case.heads.longest}
     if not case.items.size:
         return parts
-    excluded = exclusion(case)
-    slots = slot_side(case) + clique_row(case, excluded, "exclusion")
+    slots, others, excluded = sides(case, stop)
     if case.effort.thorough:
         _add(parts, "levels", case, slots, stop)
-    links = link_side(case)
-    others = cluster_side(case) + links
-    if links:
-        excluded = exclusion_by_links(case, excluded, stop)
-        others += clique_row(case, excluded, "exclusion_by_links")
     single = windows(case, stack(others, case.columns, case.supply))
     known = max([*parts.values(), *single.tolist()])
-    others += sets_row(case, excluded, SEARCHES, known, stop)
-    _add(parts, "together", case, slots + others, stop)
+    sets = sets_row(case, excluded, SEARCHES, known, stop)
+    _add(parts, "together", case, slots + others + sets, stop)
     return parts
 
 

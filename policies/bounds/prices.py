@@ -26,7 +26,7 @@ import numpy as np
 
 from coalloc.policies.bounds.columns import Columns
 from coalloc.policies.bounds.rows import BoundRows, integral_at, reached
-from coalloc.policies.bounds.supply import Flags, Floats
+from coalloc.policies.bounds.supply import Flags, Floats, Ints
 
 CHUNK = 16
 """Rounds between looks at the bound and at `stop`."""
@@ -51,7 +51,7 @@ def best_prices(
     y = np.zeros(share.shape[0])
     y[single.argmax()] = 1.0
     best, chosen = float(single.max()), y.copy()
-    game = _Game(share, columns)
+    game = Game(share, columns.first)
     for done in range(rounds):
         game.step(done)
         if done % CHUNK == CHUNK - 1 or done == rounds - 1:
@@ -82,7 +82,7 @@ def loads(
     known = among & (whole > 0.0)
     if not known.any():
         return np.zeros(len(rows.family))
-    game = _Game(rows.amount[known] / whole[known, None], columns)
+    game = Game(rows.amount[known] / whole[known, None], columns.first)
     mix = np.zeros(columns.item.size)
     for done in range(rounds):
         game.step(done)
@@ -99,13 +99,12 @@ def price_bound(rows: BoundRows, columns: Columns, price: Floats) -> float:
     return float(reached((price @ rows.supply)[None, :], rows.time, np.array([demand]))[0])
 
 
-class _Game:
-    """Regrets and averages of both sides."""
+class Game:
+    """Regrets and averages of both sides: rows, and the columns of each item, from `first` on."""
 
-    def __init__(self, share: Floats, columns: Columns) -> None:
-        self.share = share
-        self.first = columns.first
-        counts = np.diff(np.append(self.first, columns.item.size))
+    def __init__(self, share: Floats, first: Ints) -> None:
+        self.share, self.first = share, first
+        counts = np.diff(np.append(self.first, share.shape[1]))
         self.owner = np.repeat(np.arange(self.first.size), counts)
         self.mix = (1.0 / counts)[self.owner]
         self.row_regret = np.zeros(share.shape[0])
@@ -116,6 +115,7 @@ class _Game:
         self.price = np.full(share.shape[0], 1.0 / share.shape[0])
 
     def step(self, number: int) -> None:
+        """One round, which counts for as much as its number."""
         load = self.share @ self.mix
         self.row_regret = np.maximum(self.row_regret + load - self.price @ load, 0.0)
         total = self.row_regret.sum()

@@ -25,6 +25,11 @@ class BoundRow:
     amount: Floats
     supply: Floats
 
+    @property
+    def counts(self) -> bool:
+        """Whether there is demand, and supply."""
+        return bool(self.supply.max(initial=0.0) > 0.0 and self.amount.any())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundRows:
@@ -46,21 +51,10 @@ class BoundRows:
             time=self.time,
         )
 
-    def with_row(self, row: BoundRow) -> BoundRows:
-        """One row more, if it says anything."""
-        if not row.amount.any() or row.supply.max(initial=0.0) <= 0.0:
-            return self
-        return BoundRows(
-            family=(*self.family, row.family),
-            amount=np.concatenate((self.amount, row.amount[None, :])),
-            supply=np.concatenate((self.supply, row.supply[None, :])),
-            time=self.time,
-        )
-
 
 def stack(rows: Sequence[BoundRow], columns: Columns, supply: Supply) -> BoundRows:
     """Put rows on each other; those without demand or without supply are left out."""
-    rows = [row for row in rows if row.supply.max(initial=0.0) > 0.0 and row.amount.any()]
+    rows = [row for row in rows if row.counts]
     return BoundRows(
         family=tuple(row.family for row in rows),
         amount=np.array([row.amount for row in rows]).reshape(-1, columns.item.size),

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coalloc.policies.bounds.prices import Game
 from coalloc.policies.bounds.supply import Flags, Floats, Ints
 
 NODES = 4000
@@ -78,24 +79,10 @@ def _against(pool: list[Ints], seconds: Floats) -> tuple[Floats, float]:
     member = np.zeros((seconds.size, len(pool)))
     for c, members in enumerate(pool):
         member[members, c] = 1.0
-    gain = member / seconds[:, None]
-    regret, cover = np.zeros(seconds.size), np.zeros(len(pool))
-    share = np.full(seconds.size, 1.0 / seconds.size)
-    mix = np.full(len(pool), 1.0 / len(pool))
-    total, mixed = np.zeros(seconds.size), np.zeros(len(pool))
+    game = Game(-member / seconds[:, None], np.zeros(1, dtype=np.int64))
     for number in range(GAME):
-        paid = gain @ mix
-        regret = np.maximum(regret + share @ paid - paid, 0.0)
-        if regret.any():
-            share = regret / regret.sum()
-        heavy = share @ gain
-        cover = np.maximum(cover + heavy - mix @ heavy, 0.0)
-        if cover.any():
-            mix = cover / cover.sum()
-        total += (number + 1.0) * share
-        mixed += (number + 1.0) * mix
-    covered = gain @ (mixed / mixed.sum())
-    return total / total.sum() / seconds, float(1.0 / max(covered.min(), 1e-300))
+        game.step(number)
+    return game.average / seconds, float(1.0 / max(-game.upper, 1e-300))
 
 
 def heaviest(sets: Sets, price: Floats, nodes: int = NODES) -> tuple[Ints, float]:

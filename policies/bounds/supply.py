@@ -80,7 +80,7 @@ def read_supply(planner: Planner, steps: int, bands: int) -> Supply:
         links = np.maximum.reduceat(links, cut, axis=0)
         opened = np.logical_or.reduceat(opened, cut, axis=1)
         fine = fine[cut]
-    top, band = _bands(problem.class_power, bands)
+    top, band = join_bands(problem.class_power, bands)
     sizes = np.array([len(nodes) for nodes in planner.compiled.class_nodes], dtype=np.int64)
     kinds = planner.compiled.intake.kinds
     node_kind = planner.compiled.intake.node_kind
@@ -133,7 +133,7 @@ def _open(problem: Any, time: Floats, now: float) -> Flags:
     return out
 
 
-def _bands(power: Floats, most: int) -> tuple[Floats, Ints]:
+def join_bands(power: Floats, most: int) -> tuple[Floats, Ints]:
     """Join powers into at most so many bands: their largest powers, and the band of each class."""
     distinct = np.unique(power)[::-1]
     if distinct.size <= most:

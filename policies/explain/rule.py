@@ -24,7 +24,15 @@ from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.counted.planning import plain
 from coalloc.policies.explain.changes import WhyCase, WhyChange, apply, cost
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.orders.simple import SIMPLE, SKIPPING, lay_simply, laying, sort_items
+from coalloc.policies.kernel.instance.modes import may_split
+from coalloc.policies.orders.simple import (
+    SIMPLE,
+    SKIPPING,
+    as_before,
+    lay_simply,
+    laying,
+    sort_items,
+)
 from coalloc.policies.relative_time import at_time, from_now
 
 AUTO_DECODERS: Mapping[str, str] = dict(SKIPPING)
@@ -36,10 +44,8 @@ class Rule:
 
     policy: str
     """Whose plan it was; for the reader."""
-    sort: str
-    """Name of a simple order; empty: by `order`."""
-    decoder: str
-    """strict, insert, event, easy; ``plain`` plans without the kernel."""
+    won: str = ""
+    """Simple order that won in `auto`; empty: by `order`, where the policy is not simple itself."""
     order: Sequence[str] = ()
     """Jobs by planned start; those not named follow in arrival order."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +67,7 @@ class RulePlan:
         self._planner: Planner | None = None
         self._schedule: Schedule | None = None
         self._plan: Plan | None = None
-        if rule.decoder == "plain":
+        if rule.policy == "plain":
             self._plan = at_time(plain(from_now(snapshot), {}, Budget()), snapshot.time)
             return
         if needs_counting(snapshot):
@@ -100,18 +106,12 @@ class RulePlan:
 
     def splits(self, job: Job) -> bool:
         """Whether the job may run on several clusters."""
-        options = self.rule.options
-        if options.get("coallocation") == "forbidden" or len(self.snapshot.clusters) < 2:
-            return False
-        if self._planner is not None:
-            mine = [item.splits for item in self._planner.items if item.job.id == job.id]
-            if mine:
-                return any(mine)
-        if isinstance(job, RigidJob | MoldableJob) and job.one_cluster:
-            return False
-        if isinstance(job, MoldableJob):
-            return job.proc_gbps is not None or bool(options.get("coallocate_moldable"))
-        return isinstance(job, RigidJob)
+        items = [] if self._planner is None else self._planner.items
+        mine = [item.splits for item in items if item.job.id == job.id]
+        if mine:
+            return any(mine)
+        rated = isinstance(job, RigidJob | MoldableJob)
+        return rated and may_split(job, self.rule.options, len(self.snapshot.clusters))
 
 
 def _counted(problem: Snapshot, rule: Rule, origin: float) -> Plan:
@@ -126,12 +126,10 @@ def _counted(problem: Snapshot, rule: Rule, origin: float) -> Plan:
 def _laid(planner: Planner, rule: Rule) -> Schedule:
     if rule.policy in SIMPLE:
         return lay_simply(planner, laying(rule.policy, rule.options))
-    if rule.sort:
-        return planner.decode(sort_items(planner, rule.sort), rule.decoder)
-    place = {job: n for n, job in enumerate(rule.order)}
-    late, items = len(place), planner.items
-    order = sorted(range(len(items)), key=lambda n: place.get(items[n].job.id, late))
-    return planner.decode(order, rule.decoder)
+    if rule.won:
+        return planner.decode(sort_items(planner, rule.won), AUTO_DECODERS[rule.won])
+    order = as_before(planner, range(len(planner.items)), rule.order)
+    return planner.decode(order, "insert")
 
 
 def rule_of(
@@ -145,18 +143,9 @@ def rule_of(
     `options`, `stats`: of the plan: the policy's complete options, and what it said of its search.
     `order` (sequence of str): jobs by planned start.
     """
-    given = dict(options or {})
-    if policy in SIMPLE:
-        return Rule(
-            policy=policy, sort=policy, decoder=laying(policy, given).decoder, options=given
-        )
-    if policy == "plain":
-        return Rule(policy=policy, sort="", decoder="plain")
-    won = (stats or {}).get("order")
-    if policy == "auto" and isinstance(won, str) and won in AUTO_DECODERS:
-        decoder = AUTO_DECODERS[won]
-        return Rule(policy=policy, sort=won, decoder=decoder, order=tuple(order), options=given)
-    return Rule(policy=policy, sort="", decoder="insert", order=tuple(order), options=given)
+    first = (stats or {}).get("order") if policy == "auto" else None
+    won = first if isinstance(first, str) and first in AUTO_DECODERS else ""
+    return Rule(policy=policy, won=won, order=tuple(order), options=dict(options or {}))
 
 
 def rule_of_plan(plan: Plan) -> Rule:

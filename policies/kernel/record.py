@@ -93,6 +93,12 @@ def room_for(form: Callable[..., Record], **given: Any) -> Record:
     return form(**made)
 
 
+def copy_of(given: Record) -> Record:
+    """The same record, in arrays of its own."""
+    made: Any = given
+    return type(given)(*map(np.array, made))
+
+
 @cache
 def _shapes(form: Any) -> list[tuple[str, tuple[Any, ...], Any]]:
     """Each field with its shape, and what its items are."""

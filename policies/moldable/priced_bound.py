@@ -52,11 +52,6 @@ class PricedBound:
     grid: Floats
     """Edges of the slots, seconds; price of a processor-second in each."""
     prices: Floats
-    mode: Ints
-    """Where each job would start at these prices: an index into the queue's allotments, seconds."""
-    start: Floats
-    steps: int
-    """Subgradient steps taken."""
 
     def certificate(self) -> dict[str, Any]:
         """Certificate of the bound in a plan, so that anybody can check it."""
@@ -120,11 +115,23 @@ class Ascent:
         self._direction = self._subgradient()
         self._fails, self._ambition = 0, 0.05
 
+    def begin_like(self, edges: Floats, prices: Floats) -> None:
+        """Go on from the prices of another grid, if they are better."""
+        known = transferred(edges, prices, self.grid)
+        if self.value(known) > self.best:
+            self.begin(known)
+
     def value(self, prices: Floats) -> float:
         """Bound at these prices; the jobs' choices stay in the working arrays."""
-        return evaluate(
-            self.queue, self.grid, prices, self.there, self.cap, self._mode, self._start
-        )
+        return self._value(self.queue, prices, self.there, self._mode, self._start)
+
+    def _value(
+        self, queue: MoldableQueue, prices: Floats, there: Floats, mode: Ints, start: Floats
+    ) -> float:
+        """The same of any queue; into `mode` and `start` the jobs' choices, see `price_jobs`."""
+        cap = self.cap * (1.0 + ROUNDING)
+        paid = price_jobs(queue.jobs, Priced.on(self.grid, prices), cap, mode, start)
+        return float(paid) - float(prices @ there)
 
     def _near(self, prices: Floats) -> float:
         """About the value, in a fraction of the time."""
@@ -224,30 +231,8 @@ class Ascent:
         """The best prices' bound, exact on all allotments."""
         there = capacity_area(whole, self.grid)
         mode, start = np.zeros(whole.size, dtype=np.int64), np.zeros(whole.size)
-        value = evaluate(whole, self.grid, self.best_prices, there, self.cap, mode, start)
-        return PricedBound(
-            value=value,
-            cap=self.cap,
-            grid=self.grid,
-            prices=self.best_prices,
-            mode=mode,
-            start=start,
-            steps=self.steps,
-        )
-
-
-def evaluate(
-    queue: MoldableQueue,
-    grid: Floats,
-    prices: Floats,
-    there: Floats,
-    cap: float,
-    mode: Ints,
-    start: Floats,
-) -> float:
-    """Bound at these prices, and into `mode` and `start` the jobs' choices; see `price_jobs`."""
-    paid = price_jobs(queue.jobs, Priced.on(grid, prices), cap * (1.0 + ROUNDING), mode, start)
-    return float(paid) - float(prices @ there)
+        value = self._value(whole, self.best_prices, there, mode, start)
+        return PricedBound(value=value, cap=self.cap, grid=self.grid, prices=self.best_prices)
 
 
 def capacity_area(queue: MoldableQueue, grid: Floats) -> Floats:

@@ -33,7 +33,7 @@ from math import floor, inf, log2
 import numpy as np
 
 from coalloc.policies.array_types import Floats
-from coalloc.policies.bounds import lp
+from coalloc.policies.bounds.lp import LinearProgram
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.priced_bound import capacity_area
 from coalloc.policies.moldable.queue import MoldableQueue
@@ -92,24 +92,19 @@ def _optimum(queue: MoldableQueue, grid: TimeGrid, work: Floats) -> float:
     shares, bounded = job.size, int(np.isfinite(grid.end).sum())
     inside = interval < bounded
     share = np.arange(shares)
-    used = shares + np.arange(bounded)
-    area_row = queue.size + np.arange(bounded)
-    # S x + area up to the interval before - area up to this one = 0
-    entries = [
-        (job, share, np.ones(shares)),
-        (queue.size + interval[inside], share[inside], work[job, interval][inside]),
-        (area_row, used, -np.ones(bounded)),
-        (area_row[1:], used[:-1], np.ones(max(bounded - 1, 0))),
-    ]
+    areas = np.arange(bounded)
     cap = np.cumsum(capacity_area(queue, np.concatenate(([0.0], grid.end[:bounded]))))
-    found = lp.solve(
-        lp.LinearProgram(
-            cost=np.concatenate((queue.weight[job] * grid.cost[interval], np.zeros(bounded))),
-            lower=np.zeros(shares + bounded),
-            upper=np.concatenate((np.full(shares, inf), cap)),
-            low=np.concatenate((np.ones(queue.size), np.zeros(bounded))),
-            high=np.concatenate((np.full(queue.size, inf), np.zeros(bounded))),
-            entries=entries,
-        )
+    program = LinearProgram(
+        np.concatenate((queue.weight[job] * grid.cost[interval], np.zeros(bounded))),
+        np.zeros(shares + bounded),
+        np.concatenate((np.full(shares, inf), cap)),
     )
+    program.add(job, share, 1.0)
+    program.close(queue.size, 1.0, inf)
+    # S x + area up to the interval before - area up to this one = 0
+    program.add(interval[inside], share[inside], work[job, interval][inside])
+    program.add(areas, shares + areas, -1.0)
+    program.add(areas[1:], shares + areas[:-1], 1.0)
+    program.close(bounded, 0.0, 0.0)
+    found = program.solve()
     return 0.0 if found is None else found[0] * (1.0 - MARGIN)

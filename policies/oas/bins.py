@@ -25,7 +25,7 @@ from coalloc.policies.kernel.annealing_loop import (
     make_annealing,
     warm_up,
 )
-from coalloc.policies.kernel.record import room_for
+from coalloc.policies.kernel.record import copy_of, room_for
 from coalloc.policies.kernel.search.bins import (
     ALL,
     HERE,
@@ -120,7 +120,7 @@ class BinAnnealing:
             aim=np.zeros(2),
         )
         self.orders = self._as_in(best)
-        self.best = BinOrders._make(entry.copy() for entry in self.orders)
+        self.best = copy_of(self.orders)
         self.desk = room_for(BinDesk, N=n, K=len(bins), R=n + ends.size)
         self.state = make_annealing(seed)
         self.left, self.cycle, self.length = 0, 0, FIRST_CYCLE

@@ -2,7 +2,7 @@
 
 What is searched are the plans that place every item of the planner and that the independent checker
 accepts, so an optimum here is one among all plans with the same deferred jobs. `exact_model` has
-the model, `why_not` names what is outside.
+the model, `UnfitError` names what is outside.
 
 Notes
 -----
@@ -30,7 +30,7 @@ from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.state import FULL
 from coalloc.policies.oas.exact_model import NEAR, ExactModel
-from coalloc.policies.oas.exact_patterns import Patterns, UnfitError, make_patterns
+from coalloc.policies.oas.exact_patterns import UnfitError, make_patterns
 
 SECOND = 1_000_000
 """Work of a second of the solver's deterministic time: about one for each item placed."""
@@ -49,28 +49,6 @@ def cp_model() -> Any:
         return import_module("ortools.sat.python.cp_model")
     except ImportError:
         return None
-
-
-def why_not(planner: Planner, slot: float | None = None) -> str | None:
-    """Say why the exact search does not apply; None where it does."""
-    if not planner.items:
-        return None
-    try:
-        fitting_patterns(planner, slot)
-    except UnfitError as error:
-        return str(error)
-    return None
-
-
-def fitting_patterns(planner: Planner, slot: float | None) -> Patterns:
-    """The patterns; where there are slots, links may be saturated up to the threshold.
-
-    Raises `UnfitError`.
-    """
-    reason = _unsupported(planner, slot)
-    if reason is not None:
-        raise UnfitError(reason)
-    return make_patterns(planner.compiled, threshold_of(planner), slot)
 
 
 def _unsupported(planner: Planner, slot: float | None) -> str | None:
@@ -109,7 +87,7 @@ class ExactSearch:
     the snapshot's time, and releases and other work count until the next multiple. The incumbent is
     then left aside. `value` and `bound` count whole slots, the plan's ends are the true ones.
 
-    Raises `UnfitError` where `why_not` has a reason.
+    Raises `UnfitError`, with the reason, where it does not apply.
     """
 
     def __init__(
@@ -132,10 +110,14 @@ class ExactSearch:
         if self.ended:
             self.makespan = self.cost = 0.0
             return
+        if (reason := _unsupported(planner, slot)) is not None:
+            raise UnfitError(reason)
         if incumbent is not None and slot is None:
             self.offer(incumbent, lower)
+        # Where there are slots, links may be saturated up to the threshold.
         full = int(FULL * (1.0 if slot is None else threshold_of(planner)))
-        self.made = ExactModel(cp_model(), planner, fitting_patterns(planner, slot), slot, full)
+        patterns = make_patterns(planner.compiled, threshold_of(planner), slot)
+        self.made = ExactModel(cp_model(), planner, patterns, slot, full)
         if objective == "makespan":
             self.made.break_mirror()
 

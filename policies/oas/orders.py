@@ -32,10 +32,8 @@ def begin(
     both = objective_of(planner) == THEN
 
     def rank(schedule: Schedule) -> Rank:
-        first, second = schedule.makespan, schedule.weighted_completion
-        if weighted:
-            first, second = second, first
-        return schedule.unplaced, first, second
+        unplaced, makespan, total = schedule.rank
+        return (unplaced, total, makespan) if weighted else schedule.rank
 
     def write(found: Incumbent[Schedule]) -> Plan:
         assert found.best is not None

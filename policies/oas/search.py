@@ -18,7 +18,8 @@ from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import Bound
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.oas.bins import BinAnnealing, bins_of
-from coalloc.policies.oas.exact import ExactSearch, why_not
+from coalloc.policies.oas.exact import ExactSearch
+from coalloc.policies.oas.exact_patterns import UnfitError
 from coalloc.policies.oas.orders import THEN, Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.walk import FIRST_CYCLE, Walk
 
@@ -158,12 +159,12 @@ class OasSearch:
         if len(self.planner.items) > most:
             incumbent.unproved = f"none: more than {most} jobs"
             return None
-        reason = why_not(self.planner)
-        if reason is not None:
-            incumbent.unproved = f"none: {reason}"
-            return None
         seed = incumbent.budget.seed
-        return ExactSearch(self.planner, self.objective, incumbent.best, seed=seed)
+        try:
+            return ExactSearch(self.planner, self.objective, incumbent.best, seed=seed)
+        except UnfitError as error:
+            incumbent.unproved = f"none: {error}"
+            return None
 
     def _prove(self, exact: ExactSearch, alone: bool) -> bool:
         """A call of the exact search, `alone` to its end; True once it has proved the best plan."""

@@ -44,12 +44,6 @@ def by_rule(planner: Planner, items: Sequence[int], name: str) -> list[int]:
     return [n for n in sort_items(planner, name) if n in chosen]
 
 
-def as_before(planner: Planner, items: Sequence[int], previous: Sequence[str]) -> list[int]:
-    """Items by the starts of an earlier plan; those that it does not name come last."""
-    place = {job: n for n, job in enumerate(previous)}
-    return sorted(items, key=lambda n: place.get(planner.items[n].job.id, len(place)))
-
-
 def balanced(lister: Lister, domains: Domains) -> ListingGenes:
     """Heavy items on powerful nodes, light ones on weak nodes.
 

@@ -13,13 +13,15 @@ import numpy as np
 from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.annealing_loop import BEST, CURRENT, IMPROVED, TRIALS, warm_up
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.record import copy_of
 from coalloc.policies.kernel.search.annealing import LAST, LATEST
-from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
+from coalloc.policies.kernel.search.lister import Lister, begin_annealing, domains_of
 from coalloc.policies.kernel.search.listing_state import MADE, ListingGenes
 from coalloc.policies.kernel.state import MAKESPAN, TOL, WEIGHING
 from coalloc.policies.oas.orders import THEN, objective_of
-from coalloc.policies.oas.seeds import RULES, as_before, balanced, by_rule
+from coalloc.policies.oas.seeds import RULES, balanced, by_rule
 from coalloc.policies.oas.window import choose, complete
+from coalloc.policies.orders.simple import as_before
 
 WARM, WARMER, COLD = 0.001, 0.003, 0.00005
 """First and last temperature of a cycle, by the value; every second cycle begins warmer."""
@@ -132,11 +134,8 @@ class Walk:
             return CHUNK
         if self.left <= 0:
             self._warm_up()
-        moves = max(min(CHUNK // self.size, self.left), 1)
-        if most is not None:
-            moves = max(min(moves, most), 1)
-        if incumbent.budget.work is not None:
-            moves = max(min(moves, (incumbent.budget.work - incumbent.work) // self.size), 1)
+        moves = min(incumbent.chunk(CHUNK) // self.size, self.left)
+        moves = max(moves if most is None else min(moves, most), 1)
         self.lister.anneal(self.current, self.top, self.domains, state, self.phase, moves)
         self.left -= moves
         incumbent.trials += moves

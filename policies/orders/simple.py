@@ -10,7 +10,7 @@ So jobs that have waited for `wait_limit` seconds go first, in arrival order, in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,12 @@ def sort_items(planner: Planner, name: str) -> list[int]:
     """Return the items in the order of this policy, as if none had waited too long."""
     order: list[int] = order_jobs(SIMPLE[name].order, traits(planner)).tolist()
     return order
+
+
+def as_before(planner: Planner, items: Sequence[int], previous: Sequence[str]) -> list[int]:
+    """Items by the starts of an earlier plan; those that it does not name come last."""
+    place = {job: n for n, job in enumerate(previous)}
+    return sorted(items, key=lambda n: place.get(planner.items[n].job.id, len(place)))
 
 
 def traits(planner: Planner) -> Traits:

@@ -30,7 +30,7 @@ platforms", SPAA 2004, section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any
@@ -41,7 +41,7 @@ from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule, eligible_first
-from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.instance.graph import parents_first
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
@@ -89,25 +89,6 @@ def gang_order(queue: MoldableQueue) -> list[int]:
         order.append(job)
         clock += float(seconds[job])
     return order
-
-
-def parents_first(order: Sequence[int], items: list[Item]) -> list[int]:
-    """The same order, except that what an item waits for comes before it."""
-    out: list[int] = []
-    seen: set[int] = set()
-    for first in order:
-        stack = [first]
-        while stack:
-            item = stack[-1]
-            missing = [parent for parent, _ in items[item].parents if parent not in seen]
-            if missing:
-                stack += missing
-                continue
-            stack.pop()
-            if item not in seen:
-                seen.add(item)
-                out.append(item)
-    return out
 
 
 def _gang(planner: Planner, queue: MoldableQueue) -> Schedule:

@@ -33,7 +33,8 @@ from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.mip.runner import End, run
-from coalloc.policies.oas.exact import ExactSearch, why_not
+from coalloc.policies.oas.exact import ExactSearch
+from coalloc.policies.oas.exact_patterns import UnfitError
 from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import sort_items
 from coalloc.policies.published.slot_grid import (
@@ -191,11 +192,11 @@ def _by_mip(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
 
 
 def _by_search(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
-    reason = why_not(best.planner, best.slot)
-    if reason is not None:
-        best.stats["not_searched"] = reason
+    try:
+        search = ExactSearch(best.planner, "makespan", None, slot=best.slot)
+    except UnfitError as error:
+        best.stats["not_searched"] = str(error)
         return best.end()
-    search = ExactSearch(best.planner, "makespan", None, slot=best.slot)
     incumbent = best.incumbent
     if not incumbent.spent:
         search.run(incumbent.chunk(ENDLESS), incumbent.budget.stop)

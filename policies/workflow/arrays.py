@@ -13,11 +13,13 @@ from math import inf
 import numpy as np
 
 from coalloc.model.jobs import Started, WorkflowJob
+from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.policies.array_types import Ints, firsts
 from coalloc.policies.kernel.instance.arrays import held
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.graph import Graph, compressed
-from coalloc.policies.kernel.record import room_for
+from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.record import copy_of, room_for
 from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
 from coalloc.policies.workflow.forms import Form
@@ -161,6 +163,14 @@ def items_of(
     )
 
 
+def spread(item: Item, procs: int, room: list[int], links: list[float]) -> list[int] | None:
+    """Processes on each cluster of an item that none holds alone; None if there is no way."""
+    if item.task is not None:
+        return split_task(procs, room, links, item.task.comm_gb)
+    low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
+    return split(procs, room, low)
+
+
 def desk_of(problem: Problem, site: Site, begun: StartedTasks, jobs: int) -> SerialDesk:
     """Working memory for a problem's items; nothing is listed on it."""
     clusters, size = problem.link_gbps.size, problem.item_group.size
@@ -195,7 +205,7 @@ def out_of(planner: Planner, most: Ints, begun: StartedTasks) -> Out:
 def outcome_of(planner: Planner, out: Out, base: Outcome, items: Ints) -> Outcome:
     """Places of some items as a decoder would say them, beside those that another has placed."""
     order, top = class_order(planner), used(base)
-    made = Outcome._make(np.array(entry) for entry in base)
+    made = copy_of(base)
     classes, procs = [base.use_class[:top]], [base.use_procs[:top]]
     for n in items.tolist():
         uses = slice(out.use_first[n], out.use_first[n] + out.use_count[n])

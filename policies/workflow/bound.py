@@ -19,15 +19,18 @@ under precedence constraints", IJFCS 2002, by corners of the trade-off instead o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import cached_property
 from math import inf
 
 import numpy as np
 
-from coalloc.policies.array_types import Flags, Floats, Ints
+from coalloc.policies.array_types import Floats
 from coalloc.policies.base import never
 from coalloc.policies.bounds.case import BoundCase, read_case
 from coalloc.policies.bounds.halving import largest_refuted
+from coalloc.policies.bounds.rows import domains, integral_at
+from coalloc.policies.bounds.supply import join_bands
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.bound_lp import Program, solve_program
 from coalloc.policies.workflow.forms import form_of
@@ -38,6 +41,8 @@ CORNERS = 14
 """Tangents of each task's trade between time and processes, in each band."""
 BANDS = 6
 """Bands of power that the program keeps apart."""
+DOMAINS = 8
+"""Sets of classes that it keeps apart."""
 MOST_ITEMS = 500
 """Items up to which the program is solved."""
 MOST_CHOICES = 40_000
@@ -56,16 +61,6 @@ def workflow_parts(
     return WorkflowBound(planner).parts(stop, effort)
 
 
-@dataclass(slots=True)
-class Corners:
-    """Corners of all tasks' polygons, by item."""
-
-    item: Ints
-    band: Ints
-    time: Floats
-    area: Floats
-
-
 class WorkflowBound:
     """The bounds of one planner."""
 
@@ -74,41 +69,19 @@ class WorkflowBound:
         self.case: BoundCase = read_case(planner, "quick")
         self.counted = np.flatnonzero(self.case.heads.counted)
         problem = planner.compiled.problem
-        self.power = np.unique(problem.class_power)[::-1]
-        if self.power.size > BANDS:
-            self.power = self.power[np.linspace(0, self.power.size - 1, BANDS + 1).astype(int)[:-1]]
-        self.spans = self._spans()
-        self.room = self._room()
+        power = problem.class_power
+        top, band = join_bands(power, BANDS)
+        self.supply = supply = replace(self.case.supply, top=top, band=band)
+        # Largest and least power of each band.
+        self.spans = [(float(most), float(power[band == b].min())) for b, most in enumerate(top)]
+        slots = np.minimum(supply.room, supply.slots.max(axis=0, initial=0.0))
+        room = supply.by_band(slots)
+        alone = planner.options.get("coallocation") == "forbidden"
+        # Processes of each group at each band's power and above: G x B.
+        self.room = room.max(axis=-1, initial=0.0) if alone else room.sum(axis=-1)
         self.intra = float(problem.inverse_intra.min(initial=inf))
         weakest = float(problem.class_power.min(initial=1.0))
         self.forms = [form_of(i).below(i.limit, weakest, self.intra) for i in planner.items]
-
-    def _room(self) -> Floats:
-        """Processes of each group at each band's power and above: G x B."""
-        problem, supply = self.planner.compiled.problem, self.case.supply
-        slots = np.minimum(supply.room, supply.slots.max(axis=0, initial=0.0)[None, :])
-        slots = slots * (problem.need > 0)
-        band = self._band(problem.class_power)
-        clusters = problem.link_gbps.size
-        out = np.zeros((problem.need.shape[0], self.power.size))
-        alone = self.planner.options.get("coallocation") == "forbidden"
-        for b in range(self.power.size):
-            inside = band <= b
-            each = np.zeros((problem.need.shape[0], clusters))
-            for k in range(clusters):
-                each[:, k] = slots[:, inside & (problem.class_cluster == k)].sum(axis=1)
-            out[:, b] = each.max(axis=1, initial=0.0) if alone else each.sum(axis=1)
-        return out
-
-    def _spans(self) -> list[tuple[float, float]]:
-        """Largest and least power of each band."""
-        power = self.planner.compiled.problem.class_power
-        band = self._band(power)
-        return [(float(top), float(power[band == b].min())) for b, top in enumerate(self.power)]
-
-    def _band(self, power: Floats) -> Ints:
-        """The band of each power: the last whose top is at least it."""
-        return np.searchsorted(-self.power, -power, side="right") - 1
 
     def parts(self, stop: Callable[[], bool], effort: str) -> Mapping[str, Mapping[str, float]]:
         """Bounds by objective and name."""
@@ -116,19 +89,14 @@ class WorkflowBound:
             return {}
         found = {"window": self.window()}
         out: dict[str, Mapping[str, float]] = {"makespan": found, "weighted_completion": {}}
-        if effort == "quick" or stop() or self.counted.size > MOST_ITEMS:
+        if effort == "quick" or stop() or self._program is None:
             return out
-        corners = self._corners()
-        if corners.item.size > MOST_CHOICES:
-            return out
-        found["program"], _ = self._solve(corners, found["window"], False, stop)
-        jobs = np.unique(self.planner.numbers[self.counted])
-        weights = np.array([job.weight for job in self.planner.snapshot.queue])
-        if not stop() and weights[jobs].any():
-            if jobs.size == 1:
-                value = found["program"] * float(weights[jobs[0]])
-            else:
-                value, _ = self._solve(corners, found["window"], True, stop)
+        found["program"], _ = self._solve(self._program, found["window"], stop, weighted=False)
+        weight = self._program.weight
+        if not stop() and weight.any():
+            value = found["program"] * float(weight[0])
+            if weight.size > 1:
+                value, _ = self._solve(self._program, found["window"], stop)
             out["weighted_completion"] = {"program": value}
         return out
 
@@ -137,12 +105,10 @@ class WorkflowBound:
 
         Of N tasks, seconds; 0 for what is not counted.
         """
-        if not self.counted.size or self.counted.size > MOST_ITEMS:
+        if self._program is None:
             return None
-        corners = self._corners()
-        if corners.item.size > MOST_CHOICES:
-            return None
-        _, found = self._solve(corners, self.case.heads.longest, False, never, share)
+        longest = self.case.heads.longest
+        _, found = self._solve(self._program, longest, never, weighted=False, share=share)
         if found is None:
             return None
         out = np.zeros(len(self.planner.items))
@@ -169,96 +135,65 @@ class WorkflowBound:
         return min(form.least_work(seconds, *span, self.intra) for span in spans)
 
     def _offered_power(self, until: float) -> float:
-        supply = self.case.supply
-        power = self.planner.compiled.problem.class_power
-        rate = supply.slots @ power
-        edges = np.append(supply.time[supply.time < until], until)
-        return float((rate[: edges.size - 1] * np.diff(edges)).sum())
+        rate = self.supply.slots @ self.planner.compiled.problem.class_power
+        return float(integral_at(rate, self.supply.time, until))
 
-    def _corners(self) -> Corners:
+    @cached_property
+    def _program(self) -> Program | None:
+        """The program of the weighted completion; None where there is nothing, or too much."""
+        planner, items = self.planner, self.planner.items
+        if not 0 < self.counted.size <= MOST_ITEMS:
+            return None
+        groups = planner.compiled.problem.item_group
+        place = np.full(len(items), -1, dtype=np.int64)
+        place[self.counted] = np.arange(self.counted.size)
         parts: list[tuple[int, int, Floats, Floats]] = []
-        group = self.planner.compiled.problem.item_group
         for n in self.counted.tolist():
-            for b, power in enumerate(self.power.tolist()):
-                most = int(self.room[group[n], b])
+            for b, power in enumerate(self.supply.top.tolist()):
+                most = int(self.room[groups[n], b])
                 time, area = self.forms[n].corners(most, power, self.intra, CORNERS)
                 if time.size:
                     parts.append((n, b, time, area))
         sizes = [time.size for _, _, time, _ in parts]
-        return Corners(
-            item=np.repeat([n for n, _, _, _ in parts], sizes),
-            band=np.repeat([b for _, b, _, _ in parts], sizes),
-            time=np.concatenate([time for _, _, time, _ in parts]),
-            area=np.concatenate([area for _, _, _, area in parts]),
-        )
-
-    def _solve(
-        self,
-        corners: Corners,
-        known: float,
-        weighted: bool,
-        stop: Callable[[], bool],
-        share: float = 1.0,
-    ) -> tuple[float, Floats | None]:
-        items, planner = self.planner.items, self.planner
-        place = np.full(len(items), -1, dtype=np.int64)
-        place[self.counted] = np.arange(self.counted.size)
+        if sum(sizes) > MOST_CHOICES:
+            return None
+        item = np.repeat([n for n, _, _, _ in parts], sizes)
+        band = np.repeat([b for _, b, _, _ in parts], sizes)
+        kept = domains(self.supply, groups[item], DOMAINS)
         edges = [
             (place[parent], place[n])
             for n in self.counted.tolist()
             for parent in {p for p, _ in items[n].parents}
         ]
         edge = np.array(edges, dtype=np.int64).reshape(-1, 2)
-        groups = planner.compiled.problem.item_group[corners.item]
-        used = np.unique(groups)
-        allowed = planner.compiled.problem.need > 0
-        every = np.array(allowed[used].any(axis=0), dtype=np.bool_)
-        domains = {every.tobytes(): every}
-        for g in used.tolist():
-            domains.setdefault(allowed[g].tobytes(), allowed[g])
-        chosen = list(domains.values())[:8]
-        bands = np.arange(self.power.size)
-        counts = np.array(
-            [
-                (corners.band <= b) & ~(allowed[groups] & ~classes).any(axis=1)
-                for classes in chosen
-                for b in bands
-            ]
-        )
         numbers, job = np.unique(planner.numbers[self.counted], return_inverse=True)
-        weight = np.array([planner.snapshot.queue[j].weight for j in numbers.tolist()])
-        program = Program(
-            item=place[corners.item],
-            time=corners.time,
-            area=corners.area,
-            counts=counts,
+        inside = [band <= b for b in range(self.supply.top.size)]
+        return Program(
+            item=place[item],
+            time=np.concatenate([time for _, _, time, _ in parts]),
+            area=np.concatenate([area for _, _, _, area in parts]),
+            counts=np.array([these & domain.columns for domain in kept for these in inside]),
+            rates=np.concatenate(
+                [self.supply.by_band(domain.slots).sum(axis=-1).T for domain in kept]
+            ),
+            steps=self.supply.time,
             start=self.case.heads.start[self.counted],
             parent=edge[:, 0],
             child=edge[:, 1],
             job=job.astype(np.int64),
-            weight=weight if weighted else np.zeros(0),
+            weight=np.array([planner.snapshot.queue[j].weight for j in numbers.tolist()]),
             ends=np.setdiff1d(np.arange(self.counted.size), edge[:, 0]),
         )
-        return solve_program(program, self._supply(chosen, share), known, stop)
 
-    def _supply(
-        self, domains: list[Flags], share: float
-    ) -> Callable[[float], tuple[Floats, Floats]]:
-        supply = self.case.supply
-        band = self._band(self.planner.compiled.problem.class_power)
-        rates = np.array(
-            [
-                (supply.slots * (classes & (band <= b))).sum(axis=1)
-                for classes in domains
-                for b in range(self.power.size)
-            ]
-        )
-        rates = rates * share
-
-        def offered(at: float) -> tuple[Floats, Floats]:
-            edges = np.append(supply.time[supply.time < at], at)
-            past = (rates[:, : edges.size - 1] * np.diff(edges)).sum(axis=1)
-            step = max(int(np.searchsorted(supply.time, at, side="right")) - 1, 0)
-            return past, rates[:, step:].max(axis=1)
-
-        return offered
+    def _solve(
+        self,
+        program: Program,
+        known: float,
+        stop: Callable[[], bool],
+        *,
+        weighted: bool = True,
+        share: float = 1.0,
+    ) -> tuple[float, Floats | None]:
+        weight = program.weight if weighted else np.zeros(0)
+        program = replace(program, weight=weight, rates=program.rates * share)
+        return solve_program(program, known, stop)

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from coalloc.policies.array_types import Flags, Floats, Ints, entries
-from coalloc.policies.bounds.lp import LinearProgram, LpRows, solve
+from coalloc.policies.bounds.lp import LinearProgram
+from coalloc.policies.bounds.rows import integral_at
 
 MARGIN = 1e-6
 """Share of the value that is given up for the solver's tolerances."""
@@ -37,6 +38,9 @@ class Program:
     area: Floats
     counts: Flags
     """Whether a corner draws on a row."""
+    rates: Floats
+    """What each row offers in a second (B x T) from each of T steps on, seconds from now."""
+    steps: Floats
     start: Floats
     """No earlier, seconds from now."""
     parent: Ints
@@ -48,12 +52,8 @@ class Program:
     """Items that no other waits for."""
 
 
-Supply = Callable[[float], tuple[Floats, Floats]]
-"""For a time: what each row has offered by then, and the most it offers in a second after that."""
-
-
 def solve_program(
-    program: Program, supply: Supply, known: float, stop: Callable[[], bool]
+    program: Program, known: float, stop: Callable[[], bool]
 ) -> tuple[float, Floats | None]:
     """A lower bound on the program's objective, and the run times of the last solution.
 
@@ -64,8 +64,8 @@ def solve_program(
     best, last = 0.0, known
     times: Floats | None = None
     for _ in range(ROUNDS):
-        offered, rate = supply(last)
-        found = _optimum(program, offered - rate * last, rate, last)
+        base, rate = _lines(program, last)
+        found = _optimum(program, base, rate, last)
         if found is None:
             break
         value, chosen = found
@@ -75,7 +75,7 @@ def solve_program(
         np.add.at(times, program.item, shares)
         best = max(best, value)
         steady = program.weight.size > 0 or value <= last * (1.0 + 1e-9)
-        if steady or np.allclose(offered - rate * last, _lines(supply, value), rtol=1e-9):
+        if steady or np.allclose(base, _lines(program, value)[0], rtol=1e-9):
             break
         last = value
         if stop():
@@ -83,9 +83,11 @@ def solve_program(
     return best, times
 
 
-def _lines(supply: Supply, at: float) -> Floats:
-    offered, rate = supply(at)
-    return offered - rate * at
+def _lines(program: Program, at: float) -> tuple[Floats, Floats]:
+    """Lines above what each row has offered from a time on: at 0, and their slopes."""
+    step = max(int(np.searchsorted(program.steps, at, side="right")) - 1, 0)
+    rate = program.rates[:, step:].max(axis=1)
+    return integral_at(program.rates, program.steps, at) - rate * at, rate
 
 
 def _optimum(
@@ -93,7 +95,14 @@ def _optimum(
 ) -> tuple[float, Floats] | None:
     items, corners, jobs = program.start.size, program.item.size, program.weight.size
     columns = corners + items + jobs + 1
-    rows = LpRows()
+    lower = np.zeros(columns)
+    lower[corners : corners + items] = program.start
+    lower[-1] = last
+    cost = np.zeros(columns)
+    cost[corners + items : -1] = program.weight
+    if not jobs:
+        cost[-1] = 1.0
+    rows = LinearProgram(cost, lower, np.inf)
     rows.add(program.item, np.arange(program.item.size), 1.0)
     rows.close(program.start.size, 1.0, 1.0)  # shares of an item's corners add up to 1
     _add_precedence(rows, program)
@@ -103,27 +112,10 @@ def _optimum(
     rows.add(band, col, program.area[col])
     rows.add(bands, np.full(bands.size, columns - 1), -rate)
     rows.close(bands.size, -np.inf, base)
-    lower = np.zeros(columns)
-    lower[corners : corners + items] = program.start
-    lower[-1] = last
-    cost = np.zeros(columns)
-    cost[corners + items : -1] = program.weight
-    if not jobs:
-        cost[-1] = 1.0
-    low, high = rows.limits()
-    return solve(
-        LinearProgram(
-            cost=cost,
-            lower=lower,
-            upper=np.full(columns, np.inf),
-            low=low,
-            high=high,
-            entries=rows.entries,
-        )
-    )
+    return rows.solve()
 
 
-def _add_precedence(rows: LpRows, program: Program) -> None:
+def _add_precedence(rows: LinearProgram, program: Program) -> None:
     """No child starts before its parent has ended."""
     corners, edges = program.item.size, np.arange(program.parent.size)
     rows.add(edges, corners + program.child, 1.0)
@@ -132,7 +124,7 @@ def _add_precedence(rows: LpRows, program: Program) -> None:
     rows.close(edges.size, 0.0, np.inf)
 
 
-def _add_ends(rows: LpRows, program: Program, end: int) -> None:
+def _add_ends(rows: LinearProgram, program: Program, end: int) -> None:
     """A job ends behind its last items, and all end by the column `end`."""
     corners, jobs = program.item.size, program.weight.size
     first_job, exits = corners + program.start.size, np.arange(program.ends.size)
@@ -148,7 +140,7 @@ def _add_ends(rows: LpRows, program: Program, end: int) -> None:
         rows.close(jobs, 0.0, np.inf)
 
 
-def _add_times(rows: LpRows, program: Program, row: Ints, who: Ints) -> None:
+def _add_times(rows: LinearProgram, program: Program, row: Ints, who: Ints) -> None:
     """Minus the run time of an item, in each row."""
     place = np.searchsorted(program.item, np.arange(program.start.size + 1))
     sizes = place[who + 1] - place[who]

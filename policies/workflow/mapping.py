@@ -21,7 +21,6 @@ from math import inf
 
 import numpy as np
 
-from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.arrays import held, make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
@@ -38,6 +37,7 @@ from coalloc.policies.workflow.arrays import (
     outcome_of,
     problem_of,
     site_of,
+    spread,
 )
 from coalloc.policies.workflow.forms import form_of
 
@@ -171,8 +171,7 @@ class Mapper:
         item, row = self.planner.items[n], int(self.costs.first[n])
         procs = int(self.costs.procs[row])
         links = self.planner.compiled.problem.link_gbps.tolist()
-        low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
-        take = item.parts or split(procs, self.capacity[n].tolist(), low)
+        take = item.parts or spread(item, procs, self.capacity[n].tolist(), links)
         if take is not None:
             self.wide_row[n], self.wide_want[n] = row, take
 

@@ -15,7 +15,7 @@ from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.kinds import Kind, Needs
-from coalloc.policies.kernel.instance.modes import Item, Mode, offered, smallest
+from coalloc.policies.kernel.instance.modes import Item, Mode, may_split, offered, smallest
 
 Why = tuple[Reason, str]
 
@@ -37,11 +37,10 @@ class Drafter:
         reservations: Sequence[Reservation],
         options: Mapping[str, Any],
     ) -> None:
-        self.snapshot = snapshot
+        self.snapshot, self.options = snapshot, options
         self.kinds = kinds
         self.rule = options.get("coallocation", "sooner")
         self.threshold = options.get("saturation_threshold", 1.0)
-        self.split_moldable = options.get("coallocate_moldable", False)
         self.clusters = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
         self.by_name = {cluster.name: cluster for cluster in snapshot.clusters}
         self.links = [cluster.link_gbps for cluster in snapshot.clusters]
@@ -139,18 +138,11 @@ class Drafter:
     def _set_modes(self, item: Item) -> Why | None:
         """Fill in modes and splitting; return the reason if no mode can run."""
         needs = self.needs[item.group]
-        match item.job:
-            case RigidJob() as job:
-                item.proc_gbps, splits = job.proc_gbps, not job.one_cluster
-            case MoldableJob() as job:
-                item.proc_gbps = job.proc_gbps or 0.0
-                splits = job.proc_gbps is not None or self.split_moldable
-                splits = splits and not job.one_cluster
-            case _:
-                splits = False
+        if isinstance(item.job, RigidJob | MoldableJob):
+            item.proc_gbps = item.job.proc_gbps or 0.0
+            item.splits = may_split(item.job, self.options, len(self.links))
         if item.task is not None and self._spread(item, item.task, needs.usable):
             return None
-        item.splits = splits and self.rule != "forbidden" and len(self.links) > 1
         item.modes = self._modes(item, needs.usable, needs.apart[0])
         if item.modes:
             return None

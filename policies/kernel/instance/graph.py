@@ -96,6 +96,25 @@ def graph_of(items: Sequence[Item]) -> Graph:
     return make_graph([item.parents for item in items])
 
 
+def parents_first(order: Sequence[int], items: Sequence[Item]) -> list[int]:
+    """The same order, except that what an item waits for comes before it."""
+    out: list[int] = []
+    seen: set[int] = set()
+    for first in order:
+        stack = [first]
+        while stack:
+            item = stack[-1]
+            missing = [parent for parent, _ in items[item].parents if parent not in seen]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if item not in seen:
+                seen.add(item)
+                out.append(item)
+    return out
+
+
 def make_graph(parents: Sequence[Sequence[tuple[int, float]]]) -> Graph:
     """Lay out a graph that is given as each vertex's parents, with Gbit of data.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from coalloc.model.jobs import Job, MoldableJob, RigidJob, Task
 from coalloc.model.plan import Deferred, Reason
@@ -57,6 +59,17 @@ class Item:
         """Its own, or its job's."""
         own = None if self.task is None else self.task.shape
         return self.job.shape if own is None else own
+
+
+def may_split(job: Job, options: Mapping[str, Any], clusters: int) -> bool:
+    """Whether the rules let a job use several of the clusters, whatever a policy would do."""
+    if options.get("coallocation") == "forbidden" or clusters < 2:
+        return False
+    if isinstance(job, RigidJob | MoldableJob) and job.one_cluster:
+        return False
+    if isinstance(job, MoldableJob) and job.proc_gbps is None:
+        return options.get("coallocate_moldable") is True
+    return True
 
 
 def smallest(item: Item) -> int:

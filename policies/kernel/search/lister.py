@@ -11,7 +11,7 @@ from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.annealing_loop import BEST, LIMIT, Annealing, make_annealing
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.record import room_for
+from coalloc.policies.kernel.record import copy_of, room_for
 from coalloc.policies.kernel.search.annealing import LAST, LATEST, Domains, ListingSearch, anneal
 from coalloc.policies.kernel.search.listing_state import (
     ListingDesk,
@@ -143,12 +143,7 @@ class Lister:
 
     def outcome(self) -> Outcome:
         """A copy of what `evaluate` wrote."""
-        return Outcome._make(np.array(entry) for entry in self.out)
-
-
-def copy_of(genes: ListingGenes) -> ListingGenes:
-    """A copy of all choices."""
-    return ListingGenes._make(np.array(entry) for entry in genes)
+        return copy_of(self.out)
 
 
 def begin_annealing(seed: int) -> Annealing:

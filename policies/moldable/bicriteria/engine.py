@@ -33,7 +33,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
 from coalloc.policies.moldable.bicriteria.building import CALL, Builder, Prices
 from coalloc.policies.moldable.laying import PoolLister
-from coalloc.policies.moldable.priced_bound import Ascent, transferred
+from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue, thinned
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
@@ -181,10 +181,8 @@ class BicriteriaEngine:
         steps = 2 * self._steps
         if self.ascents and ascent.best < inf:
             near = min(self.ascents, key=lambda known: abs(known.grid[-1] - ascent.grid[-1]))
-            known = transferred(near.grid, near.best_prices, ascent.grid)
+            ascent.begin_like(near.grid, near.best_prices)
             steps = self._steps
-            if ascent.value(known) > ascent.best:
-                ascent.begin(known)
         ascent.run(min(steps, MOST_STEPS), self.budget.stop)
         self._priced += self.queue.size * ascent.steps // QUICK
         self.ascents.append(ascent)

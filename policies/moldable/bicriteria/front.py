@@ -10,11 +10,12 @@ import numpy as np
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, never
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.instance.graph import parents_first
 from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.published.demt import ShelfSearch
-from coalloc.policies.published.moldable_lists import order_and_rows, parents_first
+from coalloc.policies.published.moldable_lists import order_and_rows
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 
 LISTED = ("sequential", "list-shelf", "list-lptf", "list-saf", "list-smith")

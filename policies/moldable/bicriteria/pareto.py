@@ -12,7 +12,7 @@ from math import inf
 
 from coalloc.policies.base import never
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.priced_bound import STEPS, Ascent, PricedBound, transferred
+from coalloc.policies.moldable.priced_bound import STEPS, Ascent, PricedBound
 from coalloc.policies.moldable.queue import MoldableQueue
 
 PRECISION = 1e-3
@@ -39,9 +39,7 @@ class BoundCurve:
         ascent = Ascent(self.search, horizon=min(horizon, cap), cap=cap, slots=100)
         near = min(self.bounds, key=lambda known: abs(known.cap - cap), default=None)
         if near is not None:
-            prices = transferred(near.grid, near.prices, ascent.grid)
-            if ascent.value(prices) > ascent.best:
-                ascent.begin(prices)
+            ascent.begin_like(near.grid, near.prices)
         ascent.run(self.steps if near is None else self.steps // 2, stop)
         bound = ascent.bound(self.whole)
         self.take(bound)

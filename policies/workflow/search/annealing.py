@@ -17,6 +17,7 @@ from math import inf
 import numpy as np
 
 from coalloc.policies.kernel.annealing_loop import BEST, COOLING, CURRENT, WARMTH, warm_up
+from coalloc.policies.kernel.record import copy_of
 from coalloc.policies.kernel.search.serial_state import BLEND, SPLIT, SerialGenes
 from coalloc.policies.workflow.search.search_case import WorkflowCase, WorkflowSearch
 
@@ -76,7 +77,7 @@ class Track:
         split = genes.home[genes.order] == SPLIT
         if value >= self.reached or (split & (self.case.items.splits[genes.order] == 0)).any():
             return False
-        self.top = copy(genes)
+        self.top = copy_of(genes)
         self.reached = value
         return True
 
@@ -102,7 +103,7 @@ class Track:
     ) -> Iterator[int]:
         """Cool after each move."""
         assert self.top is not None
-        current = copy(self.top)
+        current = copy_of(self.top)
         warm_up(self.listing.state, course.hot, course.cold, energy, length)
         while length > 0:
             moves = min(chunk(), length)
@@ -125,7 +126,7 @@ class Track:
         """
         assert self.top is not None
         value, count = self.listing.state.value, course.walkers
-        walkers = [copy(self.top) for _ in range(count)]
+        walkers = [copy_of(self.top) for _ in range(count)]
         reached, share = np.zeros(count), max(length // (count * STAGES), 1)
         temperatures = energy * np.geomspace(course.hot, course.cold, STAGES)
         value[COOLING] = 1.0
@@ -135,7 +136,7 @@ class Track:
                 weight = np.exp(-colder * (reached - reached.min()))
                 draws = (np.arange(count) + self._random.random()) / count
                 chosen = np.searchsorted(np.cumsum(weight / weight.sum()), draws)
-                walkers = [copy(walkers[x]) for x in np.minimum(chosen, count - 1).tolist()]
+                walkers = [copy_of(walkers[x]) for x in np.minimum(chosen, count - 1).tolist()]
             for x, walker in enumerate(walkers):
                 value[WARMTH] = temperature
                 left = share
@@ -159,11 +160,6 @@ class Track:
         kept = float(state.value[CURRENT])
         self.listing.measure(self.top)
         state.value[CURRENT] = kept
-
-
-def copy(genes: SerialGenes) -> SerialGenes:
-    """The same genes in arrays of their own."""
-    return SerialGenes._make(np.array(entry) for entry in genes)
 
 
 def tracks(case: WorkflowCase, seed: int, objective: int) -> list[Track]:

@@ -12,8 +12,7 @@ Work counts items placed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -21,12 +20,13 @@ from coalloc.model.plan import Plan
 from coalloc.policies.array_types import Ints
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.instance.graph import parents_first
 from coalloc.policies.kernel.search.serial_state import SerialGenes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import OasSearch
 from coalloc.policies.one_pass import on_planner
-from coalloc.policies.orders.simple import start_orders
+from coalloc.policies.orders.simple import as_before, start_orders
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search import portfolio
 from coalloc.policies.workflow.search.annealing import FEW, LEAST_CYCLE, Track, tracks
@@ -148,26 +148,11 @@ class WorkflowEngine:
 
     def _try_previous(self) -> None:
         """The jobs by their starts in the caller's last plan."""
-        place = {job: x for x, job in enumerate(self.budget.previous)}
-        if not place:
-            return
-        case, procs = self.case, portfolio.smallest(self.case)
-        late = len(place)
-        rank = np.array([place.get(item.job.id, late) for item in case.planner.items])
-        parents = [[p for p, _ in item.parents] for item in case.planner.items]
-        missing = [int(np.isin(mine, case.inside).sum()) for mine in parents]
-        waiting = [(rank[n], n) for n in case.inside.tolist() if not missing[n]]
-        order: list[int] = []
-        heapify(waiting)
-        while waiting:
-            _, n = heappop(waiting)
-            order.append(n)
-            for x in range(case.graph.child_first[n], case.graph.child_first[n + 1]):
-                child = int(case.graph.child[x])
-                missing[child] -= 1
-                if not missing[child]:
-                    heappush(waiting, (rank[child], child))
-        self.try_seed("previous", procs, np.array(order, dtype=np.int64))
+        previous, items = self.budget.previous, self.planner.items
+        if previous:
+            order = as_before(self.planner, self.case.inside.tolist(), previous)
+            order = parents_first(order, items)
+            self.try_seed("previous", portfolio.smallest(self.case), self._inside(order))
 
     def _by_rank(self, procs: Ints) -> Ints:
         """Items by falling bottom level under these allotments."""
@@ -176,8 +161,12 @@ class WorkflowEngine:
         for n in case.inside.tolist():
             form = case.forms[n]
             time[n] = portfolio.seconds(form, int(procs[n]), case.mean_power, case.mean_intra)
-        order = case.graph.by_priority(case.graph.bottom(time))
-        return order[np.isin(order, case.inside)]
+        return self._inside(case.graph.by_priority(case.graph.bottom(time)))
+
+    def _inside(self, order: Sequence[int] | Ints) -> Ints:
+        """The items that are searched, in this order."""
+        listed = np.array(order, dtype=np.int64)
+        return listed[np.isin(listed, self.case.inside)]
 
     def _take(self, origin: str, track: Track) -> None:
         """Offer what a track's listing holds."""
@@ -258,11 +247,7 @@ class WorkflowEngine:
 
     def _chunk(self) -> int:
         """Moves between two looks at the clock."""
-        incumbent = self.incumbent
-        moves = CHUNK // max(self.case.size, 1)
-        if self.budget.work is not None:
-            moves = min(moves, (self.budget.work - incumbent.work) // max(self.case.size, 1))
-        return max(moves, 1)
+        return max(self.incumbent.chunk(CHUNK) // max(self.case.size, 1), 1)
 
     def _tired(self) -> bool:
         """Whether nothing has improved for so many moves per item and track."""

@@ -7,11 +7,11 @@ from math import inf
 
 import numpy as np
 
-from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.annealing_loop import LIMIT, make_annealing
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.instance.graph import Graph, graph_of
+from coalloc.policies.kernel.record import copy_of
 from coalloc.policies.kernel.search.serial_annealing import SerialSearch, anneal
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
@@ -38,6 +38,7 @@ from coalloc.policies.workflow.arrays import (
     outcome_of,
     problem_of,
     site_of,
+    spread,
 )
 from coalloc.policies.workflow.forms import Form, form_of
 
@@ -129,15 +130,8 @@ class WorkflowSearch:
         problem, items = self.case.problem, self.case.items
         room = self.case.site.room[problem.item_group]
         for n in np.flatnonzero((room.max(axis=1, initial=0) < items.low) & (items.splits > 0)):
-            low = [
-                low_side(int(procs[n]), float(problem.item_gbps[n]), link, link * TOLERANCE)
-                for link in problem.link_gbps.tolist()
-            ]
-            found = split(int(procs[n]), room[n].tolist(), low)
-            task = self.case.planner.items[n].task
-            if task is not None:
-                links = problem.link_gbps.tolist()
-                found = split_task(int(procs[n]), room[n].tolist(), links, task.comm_gb)
+            item, links = self.case.planner.items[n], problem.link_gbps.tolist()
+            found = spread(item, int(procs[n]), room[n].tolist(), links)
             if found is not None:
                 home[n], parts[n] = SPLIT, found
         return SerialGenes(
@@ -200,7 +194,7 @@ class WorkflowSearch:
         order = genes.order[
             np.lexsort((self.desk.place[genes.order], out.start[genes.order]))
         ]  # parents end before their children start
-        made = SerialGenes._make(np.array(entry) for entry in genes)
+        made = copy_of(genes)
         made.order[:] = order
         for n in order.tolist():
             made.parts[n] = out.parts[n]

@@ -244,12 +244,12 @@ def test_out_of_time_is_said() -> None:
 
 def test_the_rule_of_a_plan() -> None:
     snapshot = case([cluster("a")], [rigid(1, 4, HOUR), rigid(2, 1, HOUR)])
-    assert rule_of_plan(planned("fcfs", snapshot, skip=True)).decoder == "event"
+    assert rule_of_plan(planned("fcfs", snapshot, skip=True)).options["skip"]
     auto = rule_of_plan(planned("auto", snapshot))
     assert auto.policy == "auto"
-    assert auto.sort or auto.order
+    assert auto.won or auto.order
     searched = rule_of("searched", order=("2", "1"))
-    assert (searched.sort, searched.decoder, searched.order) == ("", "insert", ("2", "1"))
+    assert (searched.won, searched.order) == ("", ("2", "1"))
 
 
 @pytest.mark.parametrize(
