@@ -124,7 +124,7 @@ def keep(best: dict[str, Best]) -> None:
         for name, each in best.items():
             by_hand = elementary_bound(instance(name))
             proof = "elementary" if each.bound <= by_hand * (1.0 + EQUAL) else "search"
-            figures = (f"{each.makespan:.6f}", f"{each.bound:.6f}")
+            figures = (repr(each.makespan), repr(each.bound))
             rows.writerow((name, digest(name), *figures, proof, each.policy))
     rows_of_plans = (text_of({"instance": n, "plan": each.plan}) for n, each in best.items())
     # No time and no name within: the same plans are the same file.
@@ -182,7 +182,8 @@ def main(argv: list[str] | None = None) -> None:
     report(found, best)
     if given.keep:
         better = {name: each.better(best[name]) if name in best else each for name, each in found}
-        keep({**best, **better})
+        every = {**best, **better}
+        keep({name: every[name] for name in names() if name in every})
 
 
 if __name__ == "__main__":

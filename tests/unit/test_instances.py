@@ -29,11 +29,10 @@ LINK = {
 }
 
 
-def first(family: str, wanted: Callable[[Plan], bool] = lambda _: True) -> tuple[str, Plan]:
-    """An instance of a family, and a copy of its best known plan of which something is true."""
-    plans = ((name, best.plan) for name, best in BEST.items() if name.startswith(family))
-    name, plan = next((name, plan) for name, plan in plans if wanted(plan))
-    return name, copy.deepcopy(plan)
+def first(family: str) -> tuple[str, Plan]:
+    """The first large instance of a family, and a copy of its best known plan."""
+    name = f"{family}-60-000"
+    return name, copy.deepcopy(BEST[name].plan)
 
 
 def test_every_best_known_plan_is_feasible_and_its_bound_is_no_higher() -> None:
@@ -56,9 +55,9 @@ def test_the_product_reads_and_accepts_them(family: str) -> None:
     assert coalloc.check(coalloc.read_snapshot(instance(name)), read_plan(plan)).violations == ()
 
 
-def earlier(plan: Plan) -> None:
-    late = max(plan["placements"], key=lambda each: each["start"])
-    late["start"], late["end"] = 0.0, late["end"] - late["start"]
+def at_once(plan: Plan) -> None:
+    for each in plan["placements"]:
+        each["start"], each["end"] = 0.0, each["end"] - each["start"]
 
 
 def longer(plan: Plan) -> None:
@@ -88,7 +87,7 @@ def before(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("spoil", [earlier, longer, left_out, twice, one_more, elsewhere, before])
+@pytest.mark.parametrize("spoil", [at_once, longer, left_out, twice, one_more, elsewhere, before])
 def test_a_spoiled_plan_is_refused(family: str, spoil: Callable[[Plan], None]) -> None:
     name, plan = first(family)
     spoil(plan)
@@ -135,7 +134,7 @@ def test_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*map(str, files)]
     assert main(words) == 0
     assert "feasible, makespan" in capsys.readouterr().out
-    earlier(plan)
+    at_once(plan)
     files[1].write_text(text_of(plan), encoding="utf-8")
     assert main(words) == 1
     assert main(["nowhere", words[1]]) == 2

@@ -9,8 +9,9 @@ import pytest
 
 from coalloc.policies.kernel.annealing_loop import CURRENT, IMPROVED, WARMTH, warm_up
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.record import copy_of
 from coalloc.policies.kernel.search.annealing import LAST
-from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
+from coalloc.policies.kernel.search.lister import Lister, begin_annealing, domains_of
 from coalloc.policies.kernel.search.listing_state import ListingGenes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
