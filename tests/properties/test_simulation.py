@@ -16,6 +16,34 @@ BROKE = (7_000_016, 7_000_056, 7_100_004, 7_100_010, 38_018, 52_007)
 """Seeds that broke a promise once."""
 RARE = (1342, 230, 499, 52, 333, 19, 24, 81)
 """Seeds that find what few others do."""
+FOUND = {
+    "send-before-commit": 333,
+    "pack-given-back-after-its-start": 52,
+    "pack-holds-no-slot": 137,
+    "arranged-before-all-are-granted": 7_000_056,
+    "arranged-for-one-part-only": 7_000_056,
+    "granted-nodes-not-followed": 7_000_056,
+    "idle-nodes-held-for-ever": 6,
+    "put-off-for-ever": 7_000_056,
+    "late-grants-accepted": 4,
+    "chosen-before-all-were-heard-of": 8,
+    "start-errors-forgotten-by-a-restart": 81,
+    "no-fencing-by-attempt": 10,
+    "old-epochs-accepted": 24,
+    "orders-carried-out-again": 30,
+    "gaps-ignored": 33,
+    "written-before-carried-out": 8,
+    "lease-ignored": 18,
+    "failures-cost-the-rest-of-a-turn": 7_100_010,
+    "failed-claims-not-given-up": 7_100_004,
+    "numbers-not-saved": 9,
+    "what-follows-of-an-array-not-saved": 38_018,
+    "failed-starts-left": 48,
+    "links-not-counted": 21,
+    "chunks-left-behind": 3,
+    "identity-not-saved": 1_342,
+}
+"""Where a defect is found at once; another seed is looked for where it is not any more."""
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -39,7 +67,7 @@ def test_promises_hold_for_longer() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_planted_defect_is_found(name: str) -> None:
-    for seed in (*BROKE, *RARE, *range(SEEDS)):
+    for seed in (FOUND.get(name, 2), *range(3), *BROKE, *RARE, *range(3, SEEDS)):
         if run(seed, MUTANTS[name].steps, name)[1]:
             return
     pytest.fail(f"{name} was not found in {SEEDS} seeds")
