@@ -107,7 +107,8 @@ def test_each_member_has_its_own_time_limit_and_its_own_faults(bed: LaunchTestbe
     (bed.cwd / "2.out").mkdir()
     bed.start(spec)
     ends = all_ended(bed)
-    assert [end.reason for end in ends] == ["exited", "time_limit", "output_unwritable", "exited"]
+    reasons = ["exited", "time_limit", "output_unwritable", "exited"]
+    assert [end.reason for end in ends] == reasons, ends
     assert ends[2].state is PartState.REFUSED
 
 
