@@ -18,8 +18,8 @@ from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 from coalloc.model.sites.reading import ClusterReading
 
 Files = tuple[str, str, float]
-"""How a cluster's files are reached: the login as `ssh.master.SshMaster` takes it (empty: they are
-this machine's), and a copy's bandwidth at most, MB/s (0: any)."""
+"""Way to a cluster's files: login and configuration as `ssh.master.SshMaster` takes them (empty:
+they are this machine's), and the most bandwidth of a copy, MB/s (0: any)."""
 
 
 class AdapterError(Exception):

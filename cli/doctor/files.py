@@ -63,7 +63,7 @@ class Mode(Struct, frozen=True):
     """Of which it has these."""
     wanted: int
     text: str
-    """What another one means, and the command that mends it."""
+    """Meaning of another mode, and the command that mends it."""
     todo: str
     finding: Callable[[str, str, str], Finding] = problem
 

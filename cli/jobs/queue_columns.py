@@ -55,7 +55,7 @@ class Column(Struct, frozen=True):
     letters: str
     """Of it in squeue's formats; empty: it has none there."""
     value: Callable[[Group, Now], Any]
-    """What lines are ordered by: less comes first, and None last."""
+    """Key by which lines are ordered: less comes first, and None last."""
     show: Callable[[Any], str] | None = str
     """The text of a value; None: it is an instant."""
     cell: Callable[[Group, Now], str] | None = None

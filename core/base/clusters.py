@@ -96,7 +96,7 @@ class ClusterState:
     run_s: float = 0.0
     """How long jobs that are not ours ran there of late, seconds; 0: none was seen to end."""
     stages: Mapping[str, Stage] = field(default_factory=dict)
-    """How far its executor is with the data of jobs."""
+    """Progress of its executor with the data of jobs, by job."""
     full: dict[str, float] = field(default_factory=dict)
     """Users whose claims its batch system refused for a limit on submits, and until when."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)

@@ -81,9 +81,9 @@ class Barrier:
         self.has_lost_early = False
         """One of those has gone again."""
         self.on_word: dict[str, Callable[[NodeWrapper, str], None]] = {}
-        """What hears a node's words besides its records (`runner.talk`)."""
+        """Hearers of a node's words besides its records (`runner.talk`), by the word."""
         self.besides: Callable[[], dict[str, Any]] = dict
-        """What a node is told with its spec, whenever it comes."""
+        """Further fields of a node's spec, as they are when it comes."""
         self.is_open = False
         """The processes were let go: a wrapper that comes for the first time comes too late."""
         self._sock = listening(ports, host)
