@@ -64,7 +64,7 @@ def test_a_daemon_killed_in_a_long_array_runs_no_member_twice_and_cancels_the_re
             site.until(lambda seen=seen: len([*marks.iterdir()]) >= seen + 8)  # type: ignore[misc]
             site.kill("coallocd")
             site.start_daemon()
-        assert site.ask("status")["waiting"] > 999_000
+        assert 900_000 < site.ask("status")["waiting"] < 1_000_000
         assert site.ask("cancel", job=array)["type"] == "done"
         ended = site.asker.ask({"type": "wait", "job": array}, timeout_s=60.0)["jobs"]
         rest = site.job(array)["rest"]
