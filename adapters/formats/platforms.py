@@ -37,7 +37,7 @@ from typing import Any
 import tomli
 
 from coalloc.adapters.formats.files import read_bytes
-from coalloc.adapters.formats.safe_xml import parse_xml
+from coalloc.adapters.formats.safe_xml import PLACE, read_xml
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import array, mapping, shown
 from coalloc.model.formats.nodeset import LARGEST_SET
@@ -235,21 +235,15 @@ _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0}
 
 
 def _from_simgrid(raw: bytes, name: str) -> Platform:
-    rows: list[tuple[Mapping[str, str], int]] = []
-
-    def start(tag: str, attributes: Mapping[str, str], line: int) -> None:
-        if tag == "cluster":
-            rows.append((attributes, line))
-
-    parse_xml(raw, start)
+    rows = [item.attrib for item in read_xml(raw).iter("cluster")]
     if not rows:
         raise InputError("", "there is no <cluster>")
-    speeds = [_flops(row.get("speed", "1f"), f"line {line}") for row, line in rows]
+    speeds = [_flops(row.get("speed", "1f"), row[PLACE]) for row in rows]
     if min(speeds) <= 0:
         raise InputError("", "a speed is not above 0")
     clusters = [
-        _simgrid_cluster(row, f"line {line}", speed / max(speeds))
-        for (row, line), speed in zip(rows, speeds, strict=True)
+        _simgrid_cluster(row, row[PLACE], speed / max(speeds))
+        for row, speed in zip(rows, speeds, strict=True)
     ]
     return Platform(name=name, clusters=read_clusters(clusters, "clusters"))
 

@@ -1,29 +1,23 @@
-"""XML read by callbacks: no entity is declared or fetched, and nothing is kept."""
+"""XML as a tree: no entity is declared or fetched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from coalloc.model.errors import InputError
 
 LARGEST_DEPTH = 100
-
-Start = Callable[[str, Mapping[str, str], int], None]
-End = Callable[[str], None]
-Text = Callable[[str], None]
+PLACE = ""
+"""Attribute of every element: the line that it begins on. No name in XML is empty."""
 
 
-def parse_xml(raw: bytes, start: Start, end: End | None = None, text: Text | None = None) -> None:
-    """Call back for every element.
+def read_xml(raw: bytes) -> Element:
+    """Read a document, its tags without their prefixes.
 
-    `start` gets the tag without its prefix, the attributes and the line, `end` the tag, `text` a
-    piece of text. `InputError` with the line for what is no XML, entities, and elements nested too
-    deeply.
+    `InputError` with the line for what is no XML, entities, and elements nested too deeply.
     """
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    depth = 0
+    parser, builder, depth = expat.ParserCreate(), TreeBuilder(), 0
 
     def refuse(*_: object) -> None:
         raise InputError(f"line {parser.CurrentLineNumber}", "XML entities are refused")
@@ -31,26 +25,24 @@ def parse_xml(raw: bytes, start: Start, end: End | None = None, text: Text | Non
     def begin(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
+        place = f"line {parser.CurrentLineNumber}"
         if depth > LARGEST_DEPTH:
-            raise InputError(f"line {parser.CurrentLineNumber}", "is nested too deeply")
-        start(tag.rpartition(":")[2], attributes, parser.CurrentLineNumber)
+            raise InputError(place, "is nested too deeply")
+        builder.start(tag.rpartition(":")[2], {**attributes, PLACE: place})
 
     def finish(tag: str) -> None:
         nonlocal depth
         depth -= 1
-        if end is not None:
-            end(tag.rpartition(":")[2])
+        builder.end(tag.rpartition(":")[2])
 
-    parser.EntityDeclHandler = refuse
-    parser.SkippedEntityHandler = refuse
-    parser.StartElementHandler = begin
-    parser.EndElementHandler = finish
-    parser.CharacterDataHandler = text
+    parser.buffer_text = True
+    parser.EntityDeclHandler = parser.SkippedEntityHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = begin, finish
+    parser.CharacterDataHandler = builder.data
     try:
         parser.Parse(raw, True)
-    except expat.ExpatError as error:
-        raise InputError("", f"is no XML: {error}") from error
-    except (UnicodeDecodeError, LookupError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+        return builder.close()
+    except InputError:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:
         raise InputError("", f"is no XML: {error}") from error
