@@ -108,6 +108,8 @@ class BatchPart:
     def _give_back_and_record(self, end: dict[str, Any]) -> None:
         """First the nodes, so that they are free when the end is known; but not for ever."""
         has_run = end["state"] == "finished"
+        if not has_run and self.job is not None and not self.job.is_parked:
+            self.job.withdraw()  # while its wrappers are held: let go, they would end as if well
         if self.supervisor is not None:
             self.supervisor.close()
         others: list[tuple[StatusFile, str, int]] = []
