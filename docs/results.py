@@ -12,8 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coalloc.simulation.reproduce import words
-from coalloc.simulation.reproduce.registry import (
+from benchmarks.papers.registry import (
     MODULES,
     facts_of,
     load,
@@ -22,6 +21,8 @@ from coalloc.simulation.reproduce.registry import (
     template,
     word_table,
 )
+
+from coalloc.simulation.reproduce import words
 from coalloc.simulation.reproduce.rows import Row
 from coalloc.simulation.reproduce.words import Template, fill
 

@@ -19,6 +19,7 @@ import time
 from dataclasses import dataclass, field
 from math import inf
 
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
@@ -29,7 +30,6 @@ from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import defaults_of, read_options
 from coalloc.policies.published.demt import ShelfSearch
 from coalloc.policies.published.options import DemtOptions
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 HEAD = f"{'':24}{'balanced C / S':>18}{'best gap':>10}{'at C / S':>16}{'beats demt':>12}"
 

@@ -14,6 +14,7 @@ import argparse
 import time
 from dataclasses import dataclass
 
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.moldable.cmax_bound import cmax_bound
@@ -23,7 +24,6 @@ from coalloc.policies.options import read_options
 from coalloc.policies.published.demt import ShelfSearch
 from coalloc.policies.published.moldable_lists import SOLVERS, order_and_rows
 from coalloc.policies.published.options import DemtOptions
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 LISTS = tuple(name for name in SOLVERS if name != "gang")
 VARIANTS = {

@@ -14,6 +14,7 @@ import random
 import time
 from statistics import median
 
+from benchmarks.papers.mbpc.study import ABW, case_1, case_2
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan, Status
 from coalloc.model.platform import Cluster, Node
@@ -21,7 +22,6 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc.study import ABW, case_1, case_2
 
 CASE_1 = 3.3119047619
 """Optimum of case 1 at every ABW from .4 on, in base times."""

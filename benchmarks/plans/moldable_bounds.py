@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeVar
 
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from coalloc.model.plan import Objective, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.checking.certificates import certified
@@ -33,7 +34,6 @@ from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 PAPER = ("25x200", "50x200", "100x200", "200x200", "400x200")
 LARGE = "20000x10000"

@@ -14,11 +14,11 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
+from benchmarks.papers.oas.workloads import oas_instance
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.oas.exact import SECOND, ExactSearch
 from coalloc.policies.orders.simple import SIMPLE, sort_items
-from coalloc.simulation.reproduce.oas.workloads import oas_instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

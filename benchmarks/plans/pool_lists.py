@@ -16,6 +16,7 @@ from math import inf
 
 import numpy as np
 
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.pool.pool_insertion import Placed
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
@@ -25,7 +26,6 @@ from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import read_options
 from coalloc.policies.published.moldable_lists import order_and_rows
 from coalloc.policies.published.options import DemtOptions
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 REPEATED = 40
 

@@ -18,6 +18,13 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from benchmarks.papers.workflow_instances import (
+    TABLE_1,
+    Shape,
+    das_3,
+    draw_workflow,
+    table_1,
+)
 from coalloc.adapters.formats.workflow import read_workflow
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
@@ -26,13 +33,6 @@ from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.policies.workflow.search.portfolio import MEMBERS
-from coalloc.simulation.reproduce.workflow_instances import (
-    TABLE_1,
-    Shape,
-    das_3,
-    draw_workflow,
-    table_1,
-)
 
 POLICY = lookup("workflow")
 

@@ -1,12 +1,15 @@
-"""``coalloc reproduce``: carry out experiments of the papers."""
+"""``coalloc reproduce``: the experiments of the papers, which lie in a checkout, and benches."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import coalloc
 from coalloc.model.errors import InputError
 from coalloc.option_text import add_options
 from coalloc.simulation.online import command as online
@@ -14,12 +17,12 @@ from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import check_report
 from coalloc.simulation.reproduce import psplib
-from coalloc.simulation.reproduce.registry import MODULES, PAPERS, carry_out, find, load, template
-from coalloc.simulation.reproduce.study import Run
 
-DONE, FAILED = 0, 1
+DONE = 0
 FOLDER = Path("reproduction")
-ALL = "all"
+CHECKOUT = Path(coalloc.__file__).parents[2]
+"""Where this is one, `PAPERS` lies in it."""
+PAPERS = "benchmarks.papers.command"
 BENCHES = {online: 1, psplib: 2}
 """What is carried out by itself, and so many words of it at most."""
 
@@ -44,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Carry out the command: 0 done, 1 something could not be drawn. Raises `InputError`."""
     if args.list:
-        print(listing())
+        benches = "\n".join(f"  {bench.NAME:<12} {bench.DOC}" for bench in BENCHES)
+        print(f"{papers().listing()}\nBenches\n{benches}")
         return DONE
     if not args.name:
         raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
@@ -58,23 +62,22 @@ def run(args: argparse.Namespace) -> int:
             code: int = bench.run(args, report)
         _write_report(args, [bench.NAME])
         return code
-    names = chosen(args.name)
+    names = papers().chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
-    missing = ""
     with progress_bar(quiet=args.quiet) as report:
-        study = Run(quick=args.quick, seed=args.seed, report=report)
-        for name in names:
-            story, elapsed, fault = carry_out(name, template(name), load(name), study, args.output)
-            missing = missing or fault
-            reduced = " (reduced)" if args.quick else ""
-            print(
-                f"{name:<{_width()}} {elapsed:7.1f} s  {story.headline}{reduced}",
-                flush=True,
-            )
+        code = papers().carry_out_all(names, args, report)
     _write_report(args, names)
-    if missing:
-        print(f"coalloc: error: {missing}", file=sys.stderr)
-    return FAILED if missing else DONE
+    return code
+
+
+def papers() -> Any:
+    """The module of the papers' experiments. Raises `InputError` where there is no checkout."""
+    if not Path(CHECKOUT, *PAPERS.split(".")).with_suffix(".py").is_file():
+        what = "the papers' experiments come with a checkout of coalloc; elsewhere there are {}"
+        raise InputError("reproduce", what.format(" and ".join(bench.NAME for bench in BENCHES)))
+    if str(CHECKOUT) not in sys.path:
+        sys.path.append(str(CHECKOUT))
+    return import_module(PAPERS)
 
 
 def _write_report(args: argparse.Namespace, names: Sequence[str]) -> None:
@@ -82,29 +85,3 @@ def _write_report(args: argparse.Namespace, names: Sequence[str]) -> None:
     if args.report:
         pages = [args.output / f"{name}.md" for name in names]
         args.report.write_text(experiments_page(pages), encoding="utf-8")
-
-
-def chosen(names: Sequence[str]) -> list[str]:
-    """The experiments of these names, each once. Raises `InputError`."""
-    return list(
-        dict.fromkeys(one for name in names for one in (MODULES if name == ALL else (find(name),)))
-    )
-
-
-def listing() -> str:
-    """All experiments, one line each, under their papers."""
-    lines = ["Times are of a processor, about; experiments of one study share theirs."]
-    paper = ""
-    for name in MODULES:
-        about = template(name)
-        if about.paper != paper:
-            paper = about.paper
-            lines.append(PAPERS[paper])
-        lines.append(f"  {name:<{_width()}} {about.place:<8} {about.takes:>6}  {about.title}")
-    benches = (f"  {bench.NAME:<{_width()}} {'':<8} {'':>6}  {bench.DOC}" for bench in BENCHES)
-    lines += ["Benches", *benches]
-    return "\n".join(lines)
-
-
-def _width() -> int:
-    return max(map(len, MODULES))

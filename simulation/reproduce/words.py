@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 from coalloc.simulation.reproduce.plots import COLOURS, Look
 from coalloc.simulation.reproduce.rows import Estimate, Rows, spread
-from coalloc.simulation.reproduce.study import Facts
 
 HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, SERIES, COLUMNS = SECTIONS = (
     *("Headline", "The paper", "Here", "Claims"),
@@ -31,6 +30,8 @@ CLOSE = 0.05
 """Share by which a value may be off and still be close to what a paper's text says."""
 ALMOST = 0.95
 """Share of the runs that is almost all."""
+Facts = Mapping[str, Any]
+"""Values of a template's placeholders, by name."""
 NOTHING, ABSENT = "–", "\0"
 """An empty list; and what leaves a paragraph out."""
 STATISTICS: Mapping[str, Callable[[list[Any]], float]] = {

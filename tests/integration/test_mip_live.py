@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.papers.mbpc.study import case_2
 
 from coalloc.model.formats.snapshot_json import write_snapshot
-from coalloc.simulation.reproduce.mbpc.study import case_2
 from tests.support.live_site import ROUNDS_ALONE, Running
 
 WARM_S = 400.0

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.snapshot import Snapshot
@@ -29,7 +30,6 @@ from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import read_options
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 3600.0

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.papers.registry import MODULES, facts_of, load, template
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.registry import MODULES, facts_of, load, template
 from coalloc.simulation.reproduce.rows import Rows, from_csv
 from coalloc.simulation.reproduce.words import COLUMNS, HERE, MEASURED, PAPER, REASONS, fill
 

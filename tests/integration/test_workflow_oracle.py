@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.papers.workflow_instances import Shape, draw_workflow
 
 from coalloc.model.cost import edge_delay, task_time
 from coalloc.model.plan import Plan
@@ -19,7 +20,6 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.workflow_instances import Shape, draw_workflow
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = lookup("workflow")

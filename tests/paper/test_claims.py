@@ -9,8 +9,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-
-from coalloc.simulation.reproduce.registry import (
+from benchmarks.papers.registry import (
     MODULES,
     facts_of,
     load,
@@ -18,6 +17,7 @@ from coalloc.simulation.reproduce.registry import (
     stored_rows,
     template,
 )
+
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, Template, fill
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from coalloc.model.snapshot import Snapshot
-from coalloc.simulation.reproduce.demt.study import PROCS, Instance
-from coalloc.simulation.reproduce.mbpc.study import (
+from benchmarks.papers.demt.study import PROCS, Instance
+from benchmarks.papers.mbpc.study import (
     ABW,
     AS_PRINTED,
     PRINTED,
@@ -18,18 +16,20 @@ from coalloc.simulation.reproduce.mbpc.study import (
     place,
     slowdowns,
 )
-from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic
-from coalloc.simulation.reproduce.mca import figures as mca_figures
-from coalloc.simulation.reproduce.mca import study as mca_study
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
-from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
-from coalloc.simulation.reproduce.oas.workloads import JOBS, PLAIN, oas_instance
-from coalloc.simulation.reproduce.registry import template
+from benchmarks.papers.mbpc.ties import extremes, least_traffic
+from benchmarks.papers.mca import figures as mca_figures
+from benchmarks.papers.mca import study as mca_study
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
+from benchmarks.papers.oas import fig4 as oas_fig4
+from benchmarks.papers.oas.workloads import JOBS, PLAIN, oas_instance
+from benchmarks.papers.registry import template
+from benchmarks.papers.study import Run
+from benchmarks.papers.workflow_instances import TABLE_1, table_1
+
+from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.solving import solve
-from coalloc.simulation.reproduce.study import Run
 from coalloc.simulation.reproduce.words import MEASURED, PAPER
-from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 from tests.paper.test_claims import stored
 
 DIGITS = 1e-8

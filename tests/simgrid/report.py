@@ -16,12 +16,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.papers.mbpc.study import case_1
+
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.simulation.reproduce.mbpc.study import case_1
 from coalloc.simulation.reproduce.solving import solve
 from tests.simgrid.cases import is_split, planned, random_snapshot
 from tests.simgrid.plans import Replayed, replay

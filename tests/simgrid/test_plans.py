@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from benchmarks.papers.mbpc.study import case_1, case_2
 
 from coalloc.model.values import replace
-from coalloc.simulation.reproduce.mbpc.study import case_1, case_2
 from coalloc.simulation.reproduce.solving import solve
 from tests.simgrid.cases import is_split, planned, random_snapshot
 from tests.simgrid.plans import Replayed, replay

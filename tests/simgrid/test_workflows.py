@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.papers.workflow_instances import Shape, draw_workflow
 
 from coalloc.model.jobs import Edge, Task, WorkflowJob
 from coalloc.model.plan import Plan
@@ -19,7 +20,6 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.workflow_instances import Shape, draw_workflow
 from tests.simgrid.workflows import clusters_of, replay_workflow
 
 

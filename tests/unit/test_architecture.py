@@ -157,8 +157,6 @@ PROCESSES = (
     "daemon/solver/warming.py",
     "cli/demo.py",
     "cli/connect/connections.py",
-    # asks git for the commit of a run
-    "simulation/reproduce/registry.py",
 )
 # Modules under policies/ that own a mixed-integer program.
 MIPS: tuple[str, ...] = (
@@ -179,6 +177,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "highspy": ("policies/mip/*", "policies/bounds/lp.py"),
     "textual": ("cli/top/app.py",),
     "matplotlib": ("simulation/reproduce/plots.py",),
+    "markdown_it": ("simulation/report/experiments.py",),
     "xml.parsers.expat": ("adapters/formats/safe_xml.py",),
     "yaml": ("adapters/formats/yaml_events.py",),
     "subprocess": PROCESSES,

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import TableSpeedup
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 
 def jobs_of(family: str, jobs: int = 60, procs: int = 200, seed: int = 1) -> list[MoldableJob]:

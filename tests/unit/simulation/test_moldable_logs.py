@@ -6,6 +6,12 @@ from math import log2
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import (
+    FAMILIES,
+    moldable_stream,
+    requested,
+    shortest_times,
+)
 
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
@@ -16,12 +22,6 @@ from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup
 from coalloc.simulation.kinds import make_moldable, read_shape
 from coalloc.simulation.metrics import measure
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce.moldable_instances import (
-    FAMILIES,
-    moldable_stream,
-    requested,
-    shortest_times,
-)
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload
 

@@ -138,9 +138,9 @@ def test_experiments_are_one_page_with_their_pictures(tmp_path: Path) -> None:
     assert page.heads == ["coalloc reproduce", "x: what <it> costs", "Claims"]
     assert page.loads == ["data:image/png;base64,iVBORw=="]
     assert "<p>We run <code>auto</code>, <strong>twice</strong>:</p>" in text
-    assert "<ul><li>one</li><li>two</li></ul>" in text
+    assert "<ul>\n<li>one</li>\n<li>two</li>\n</ul>" in text
     assert ["Column", "Holds"] in page.rows
-    assert "<em>y (no picture)</em>" in text
+    assert "<p>y (no picture)</p>" in text
 
 
 @pytest.mark.parametrize(

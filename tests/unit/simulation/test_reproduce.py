@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from benchmarks.papers import command as papers
+from benchmarks.papers.oas.fig4 import spearman
+from benchmarks.papers.registry import MODULES, PAPERS, carry_out, load, template
+from benchmarks.papers.study import Experiment, Looks, Run, Study
 
 from coalloc.cli import main
 from coalloc.simulation.reproduce import command, plots
-from coalloc.simulation.reproduce.oas.fig4 import spearman
-from coalloc.simulation.reproduce.registry import MODULES, PAPERS, carry_out, load, template
 from coalloc.simulation.reproduce.rows import (
     Estimate,
     Row,
@@ -25,13 +27,13 @@ from coalloc.simulation.reproduce.rows import (
     tabulate,
     to_csv,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, Study
 from coalloc.simulation.reproduce.words import (
     CLAIMS,
     MEASURED,
     REDUCED,
     SECTIONS,
     Claim,
+    Facts,
     Held,
     Template,
     fill,
@@ -64,10 +66,21 @@ def test_the_list_names_every_experiment_once(capsys: pytest.CaptureFixture[str]
 
 
 def test_all_is_every_experiment_and_none_twice() -> None:
-    assert command.chosen(["oas-fig4", "all", "oas-fig4"]) == [
+    assert papers.chosen(["oas-fig4", "all", "oas-fig4"]) == [
         "oas-fig4",
         *(name for name in MODULES if name != "oas-fig4"),
     ]
+
+
+def test_without_a_checkout_it_says_where_the_experiments_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "CHECKOUT", tmp_path)
+    assert main.main(["reproduce", "oas-fig3"]) == 2
+    assert capsys.readouterr().err == (
+        "coalloc: error: reproduce: the papers' experiments come with a checkout of coalloc; "
+        "elsewhere there are online and psplib\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,9 +307,9 @@ def test_without_matplotlib_there_are_data_and_text(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(command, "MODULES", {"toy": ""})
-    monkeypatch.setattr(command, "template", lambda name: toy)
-    monkeypatch.setattr(command, "load", lambda name: TOY)
+    monkeypatch.setattr(papers, "MODULES", {"toy": ""})
+    monkeypatch.setattr(papers, "template", lambda name: toy)
+    monkeypatch.setattr(papers, "load", lambda name: TOY)
     out_folder = tmp_path / "out"
     assert main.main(["reproduce", "all", "--quick", "-o", str(out_folder)]) == 1
     out, err = capsys.readouterr()

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-
-from coalloc.simulation.reproduce.demt import study as demt_study
-from coalloc.simulation.reproduce.demt.families import (
+from benchmarks.papers.demt import study as demt_study
+from benchmarks.papers.demt.families import (
     MAKESPAN,
     PRICED,
     REPAIRED,
@@ -19,9 +18,9 @@ from coalloc.simulation.reproduce.demt.families import (
     ratio,
     wins,
 )
-from coalloc.simulation.reproduce.demt.fig7 import EXPERIMENTS as TIMES
-from coalloc.simulation.reproduce.demt.fig7 import TOLD, timed
-from coalloc.simulation.reproduce.demt.study import (
+from benchmarks.papers.demt.fig7 import EXPERIMENTS as TIMES
+from benchmarks.papers.demt.fig7 import TOLD, timed
+from benchmarks.papers.demt.study import (
     ACCEPTED,
     ALGORITHMS,
     BALANCED,
@@ -32,12 +31,13 @@ from coalloc.simulation.reproduce.demt.study import (
     Ours,
     rows_of,
 )
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES as DRAWN
-from coalloc.simulation.reproduce.moldable_instances import moldable_instance
-from coalloc.simulation.reproduce.registry import template
+from benchmarks.papers.moldable_instances import FAMILIES as DRAWN
+from benchmarks.papers.moldable_instances import moldable_instance
+from benchmarks.papers.registry import template
+from benchmarks.papers.study import Run
+
 from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import solve
-from coalloc.simulation.reproduce.study import Run
 from coalloc.simulation.reproduce.words import MEASURED, REASONS, Template, fill, shown
 
 REGISTERED: Mapping[str, tuple[str, Mapping[str, Any]]] = {

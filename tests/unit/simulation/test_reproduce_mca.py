@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.papers.mca.figures import above_bound, gains
+from benchmarks.papers.mca.study import measures, workflow_of
 
-from coalloc.simulation.reproduce.mca.figures import above_bound, gains
-from coalloc.simulation.reproduce.mca.study import measures, workflow_of
 from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import solve
 from tests.unit.policies.kernel.kernel_case import case, cluster

@@ -5,24 +5,24 @@ from __future__ import annotations
 from statistics import fmean
 
 import pytest
-
-from coalloc.model.plan import Objective, Placement, Plan, Status
-from coalloc.model.snapshot import Snapshot
-from coalloc.simulation.reproduce.mbpc.dispersion import OWN, WEIGHTED, seen
-from coalloc.simulation.reproduce.mbpc.study import (
+from benchmarks.papers.mbpc.dispersion import OWN, WEIGHTED, seen
+from benchmarks.papers.mbpc.study import (
     case_1,
     case_2,
     slowdowns,
     standalone,
 )
-from coalloc.simulation.reproduce.oas import workloads as oas_workloads
-from coalloc.simulation.reproduce.oas.fig4 import (
+from benchmarks.papers.oas import workloads as oas_workloads
+from benchmarks.papers.oas.fig4 import (
     carried_out,
     planned,
     power_correlation,
     share_text,
 )
-from coalloc.simulation.reproduce.oas.workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
+from benchmarks.papers.oas.workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
+
+from coalloc.model.plan import Objective, Placement, Plan, Status
+from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.solving import NotAllowedError, checked, rigid_jobs, solve
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from coalloc.model.jobs import WorkflowJob
-from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.instance.graph import graph_of
-from coalloc.simulation.reproduce.workflow_instances import (
+from benchmarks.papers.workflow_instances import (
     DAS_3,
     TABLE_1,
     Shape,
@@ -16,6 +12,10 @@ from coalloc.simulation.reproduce.workflow_instances import (
     draw_workflow,
     table_1,
 )
+
+from coalloc.model.jobs import WorkflowJob
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.graph import graph_of
 
 
 @pytest.mark.parametrize("name", TABLE_1)

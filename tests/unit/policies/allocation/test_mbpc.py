@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from benchmarks.papers.mbpc.study import case_1
 from hypothesis import given, settings
 
 from coalloc.model.formats.snapshot_json import read_snapshot
@@ -14,7 +15,6 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc.study import case_1
 from tests.support.planned import planned
 from tests.support.snapshots import snapshots
 

@@ -8,6 +8,7 @@ from math import fsum
 from typing import Any
 
 import pytest
+from benchmarks.papers.mbpc.study import slowdowns
 
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan, Status
@@ -17,7 +18,6 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc.study import slowdowns
 from coalloc.simulation.reproduce.solving import checked, rigid_jobs
 from tests.simgrid.cases import planned, random_snapshot
 

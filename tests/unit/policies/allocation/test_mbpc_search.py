@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from benchmarks.papers.mbpc.study import ABW, case_1, case_2
 
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan, Status
@@ -19,7 +20,6 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc.study import ABW, case_1, case_2
 from tests.support.planned import planned
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,6 @@ from coalloc.policies.checking.sheet import node_columns
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound, is_refuted
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.seeds import seeds
 from tests.unit.policies.check.certificate_case import proved_plan, random_site
 

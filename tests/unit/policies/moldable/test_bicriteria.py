@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.plan_json import read_plan, write_plan
@@ -17,7 +18,6 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import defaults_of, parse_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.policies.published.demt_case import snapshot_of, solved
 
 WORK = 6_000

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from coalloc.policies.moldable.bicriteria.engine import BicriteriaEngine
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, thinned
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 
 def queue_of(family: str, jobs: int, procs: int, seed: int = 1) -> MoldableQueue:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,6 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.options import CommonOptions, read_options
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 Rows = list[tuple[list[float], float, float]]
 """Times on 1, 2, ... processors; weight; release."""

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import moldable_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.policies.moldable.bicriteria.building import Builder
-from coalloc.simulation.reproduce.moldable_instances import moldable_instance
 from tests.unit.policies.moldable.test_bounds import (
     Rows,
     active_schedules,

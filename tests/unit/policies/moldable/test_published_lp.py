@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.published_lp import intervals, least_work, published_lp
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.policies.moldable.test_bounds import (
     Rows,
     active_schedules,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 
 from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.model.snapshot import Snapshot
@@ -18,7 +19,6 @@ from coalloc.policies.moldable.rolling import hold
 from coalloc.policies.moldable.rolling_rule import IMAGINED_LOAD, Arrivals, by_efficiency, by_price
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import case, cluster, nodes, rigid
 from tests.unit.policies.published.demt_case import queue_of, snapshot_of, starts

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 import pytest
+from benchmarks.papers.oas.workloads import oas_instance
 
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import RigidJob
@@ -17,7 +18,6 @@ from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas import exact
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.oas.exact_patterns import UnfitError
-from coalloc.simulation.reproduce.oas.workloads import oas_instance
 from tests.support.oas_cases import random_case
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 

@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import (
+    FAMILIES,
+    moldable_instance,
+    moldable_stream,
+)
 
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
@@ -18,11 +23,6 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.published.batch import Batch, Member
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce.moldable_instances import (
-    FAMILIES,
-    moldable_instance,
-    moldable_stream,
-)
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Status
@@ -20,7 +21,6 @@ from coalloc.policies.published.demt import ShelfSearch, in_order
 from coalloc.policies.published.moldable_lists import order_and_rows
 from coalloc.policies.published.options import DemtOptions
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.policies.published.demt_case import (
     Row,
     planner_of,

@@ -6,6 +6,7 @@ from itertools import compress, product
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from coalloc.policies.moldable.laying import PoolLister
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.shelves import fill_shelves, select, shelf_length
 from coalloc.policies.moldable.two_shelf import LARGE, SECOND, SMALL, part_jobs, two_shelf
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.policies.published.demt_case import Row, queue_of, snapshot_of
 
 FOUR: list[Row] = [

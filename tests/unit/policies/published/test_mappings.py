@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.workflow_instances import Shape, das_3, draw_workflow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from coalloc.policies.published.m_heft import efficient_rows, improving_rows, sh
 from coalloc.policies.published.mca_heft import SpreadAllotments, threshold
 from coalloc.policies.registry import POLICIES
 from coalloc.policies.workflow.mapping import Mapper
-from coalloc.simulation.reproduce.workflow_instances import Shape, das_3, draw_workflow
 from tests.support.planned import planned
 from tests.support.snapshots import clusters, jobs
 from tests.unit.policies.kernel.kernel_case import case, cluster, nodes, rigid, spans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 
 from coalloc.policies.checking.check import check
 from coalloc.policies.moldable.cmax_bound import cmax_bound
@@ -14,7 +15,6 @@ from coalloc.policies.published.two_shelf_schedule import (
     Shelves,
     two_shelf_schedule,
 )
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.policies.published.demt_case import Row, planner_of, queue_of, snapshot_of, solved
 
 SIZES = ((1, 1), (1, 8), (2, 3), (3, 2), (4, 5), (6, 20), (10, 8), (20, 8), (40, 30))

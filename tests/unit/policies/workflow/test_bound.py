@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from benchmarks.papers.workflow_instances import table_1
 from hypothesis import given, settings
 
 from coalloc.model.jobs import Edge, Job, MoldableJob, RigidJob, Task, WorkflowJob
@@ -18,7 +19,6 @@ from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.policies.workflow.bound import WorkflowBound, workflow_parts
 from coalloc.policies.workflow.forms import Form, form_of
-from coalloc.simulation.reproduce.workflow_instances import table_1
 from tests.support.snapshots import snapshots
 
 ONE = (Cluster(name="a", nodes=tuple(Node(name=f"a{n}") for n in range(4))),)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.workflow_instances import Shape, das_3, draw_workflow, table_1
 from hypothesis import given, settings
 
 from coalloc.model.jobs import Edge, RigidJob, Started, Task, WorkflowJob
@@ -24,7 +25,6 @@ from coalloc.policies.registry import lookup
 from coalloc.policies.workflow.search.annealing import FIRST_CYCLE, HERD, STAGES, tracks
 from coalloc.policies.workflow.search.portfolio import MEMBERS, trajectory
 from coalloc.policies.workflow.search.search_case import WorkflowSearch, read_case
-from coalloc.simulation.reproduce.workflow_instances import Shape, das_3, draw_workflow, table_1
 from tests.support.snapshots import snapshots
 
 POLICY = lookup("workflow")

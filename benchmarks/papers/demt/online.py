@@ -14,18 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.simulation.metrics import measure as measured
-from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.moldable_instances import (
+from benchmarks.papers.moldable_instances import (
     FAMILIES,
     moldable_stream,
     requested,
     shortest_times,
 )
+from benchmarks.papers.study import Looks, Run, alone
+from coalloc.simulation.metrics import measure as measured
+from coalloc.simulation.replay import replay
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import NotAllowedError
-from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
+from coalloc.simulation.reproduce.words import Facts
 from coalloc.simulation.verify import verify
 
 PROCS, LOADS, SEEDS, JOBS = 200, (0.4, 0.7, 0.9), (1, 2), 500

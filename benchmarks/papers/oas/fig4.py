@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import correlation, fmean
 
+from benchmarks.papers.oas.workloads import PLAIN, SHAPES, Workload, workloads
+from benchmarks.papers.study import Looks, Run, alone
 from coalloc.model.plan import Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import occupation_violations
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table, tabulate
 from coalloc.simulation.reproduce.solving import (
     Solved,
     rigid_jobs,
     solve,
 )
-from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
-from coalloc.simulation.reproduce.words import CLOSE, Held, held_on, shown
+from coalloc.simulation.reproduce.words import CLOSE, Facts, Held, held_on, shown
 
 SECONDS = 60.0
 """Most time of one search; each of them ends by proof long before."""

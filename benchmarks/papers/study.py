@@ -13,16 +13,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from coalloc.simulation.progress import Report, silent
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import Row, Rows
+from coalloc.simulation.reproduce.words import Facts
 
 Looks = Mapping[str, plots.Look]
 """The series of a picture, as its template has them."""
-Facts = Mapping[str, Any]
-"""Values of a template's placeholders, by name."""
 
 
 T = TypeVar("T")

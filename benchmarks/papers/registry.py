@@ -18,11 +18,11 @@ from typing import Any
 import tomli
 
 import coalloc
+from benchmarks.papers.study import Experiment, Run
 from coalloc.model.errors import InputError
 from coalloc.simulation.reproduce import plots, words
 from coalloc.simulation.reproduce.rows import Row, Rows, from_csv, table, to_csv
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run
-from coalloc.simulation.reproduce.words import Template, fill, read_template
+from coalloc.simulation.reproduce.words import Facts, Template, fill, read_template
 
 DECLARED: Mapping[str, Any] = tomli.loads(
     (Path(__file__).parent / "data" / "experiments.toml").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def template(name: str) -> Template:
 
 def load(name: str) -> Experiment:
     """Import an experiment."""
-    module = import_module(f"coalloc.simulation.reproduce.{MODULES[name]}")
+    module = import_module(f"benchmarks.papers.{MODULES[name]}")
     table: Mapping[str, Experiment] = module.EXPERIMENTS
     return table[name]
 

@@ -16,13 +16,7 @@ from statistics import fmean
 
 import numpy as np
 
-from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.options import read_options
-from coalloc.policies.published.mca_heft import SpreadAllotments
-from coalloc.policies.registry import POLICIES as REGISTRY
-from coalloc.policies.workflow.mapping import Mapper
-from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.mca.study import (
+from benchmarks.papers.mca.study import (
     BEST_FIT,
     MOST_CLUSTERS,
     POLICIES,
@@ -35,10 +29,16 @@ from coalloc.simulation.reproduce.mca.study import (
     steps,
     workflow_of,
 )
+from benchmarks.papers.study import Experiment, Looks, Run, alone
+from benchmarks.papers.workflow_instances import TABLE_1, table_1
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.options import read_options
+from coalloc.policies.published.mca_heft import SpreadAllotments
+from coalloc.policies.registry import POLICIES as REGISTRY
+from coalloc.policies.workflow.mapping import Mapper
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, spread, table
-from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, alone
-from coalloc.simulation.reproduce.words import CLOSE, shown
-from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
+from coalloc.simulation.reproduce.words import CLOSE, Facts, shown
 
 PAPER_GAINS = {"few": 0.08, "various": 0.20, "many": 0.42}
 BASELINES = ("m-heft", "m-heft-imp", "m-heft-eff", "m-heft-max")

@@ -25,12 +25,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from benchmarks.papers.mbpc.ties import extremes, least_traffic, of_one_power
+from benchmarks.papers.study import Run, Study
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
 from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import (
     NotAllowedError,
@@ -39,7 +40,7 @@ from coalloc.simulation.reproduce.solving import (
     rigid_jobs,
     solve,
 )
-from coalloc.simulation.reproduce.study import Facts, Run, Study
+from coalloc.simulation.reproduce.words import Facts
 
 POWERS = (0.5, 0.6, 0.7, 0.8)
 SIGMAS = (0.05, 0.2, 0.3)

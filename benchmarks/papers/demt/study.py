@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
+from benchmarks.papers.study import Run, Study
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
@@ -35,10 +37,8 @@ from coalloc.policies.published.demt import ShelfSearch
 from coalloc.policies.published.moldable_lists import order_and_rows
 from coalloc.policies.published.options import DemtOptions
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.rows import Row
 from coalloc.simulation.reproduce.solving import checked, solve
-from coalloc.simulation.reproduce.study import Run, Study
 
 PROCS, RUNS, QUICK_RUNS = 200, 40, 2
 OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 20, 200: 10, 400: 10}

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
-from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.demt.study import (
+from benchmarks.papers.demt.study import (
     ACCEPTED,
     BALANCED,
     GANG,
@@ -20,10 +19,11 @@ from coalloc.simulation.reproduce.demt.study import (
     STUDIES,
     UNSHUFFLED,
 )
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES
+from benchmarks.papers.moldable_instances import FAMILIES
+from benchmarks.papers.study import Experiment, Looks
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import Estimate, Rows, table, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
-from coalloc.simulation.reproduce.words import ALMOST, CLOSE, NOTHING
+from coalloc.simulation.reproduce.words import ALMOST, CLOSE, NOTHING, Facts
 
 MAKESPAN = ("makespan_s", "makespan_bound_s")
 PRINTED = ("completion", "lp_printed")

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from benchmarks.papers.oas.fig4 import EXACT, SLOTTED, planned, share_text
+from benchmarks.papers.oas.workloads import SHAPES, oas_instance, workloads
+from benchmarks.papers.study import Looks, Run, alone
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.oas.fig4 import EXACT, SLOTTED, planned, share_text
-from coalloc.simulation.reproduce.oas.workloads import SHAPES, oas_instance, workloads
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import Solved, solve
-from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
-from coalloc.simulation.reproduce.words import CLOSE, shown
+from coalloc.simulation.reproduce.words import CLOSE, Facts, shown
 
 SHARES = (0.15, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5)
 QUICK_SHARES = (0.15, 0.5, 1.0, 2.5)

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers.study import Run, Study
+from benchmarks.papers.workflow_instances import TABLE_1, table_1
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.graph import graph_of
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate
 from coalloc.simulation.reproduce.solving import Solved, solve
-from coalloc.simulation.reproduce.study import Run, Study
-from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
 DRAWS, QUICK_DRAWS = 30, 1
 OURS = 3

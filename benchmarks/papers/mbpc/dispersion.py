@@ -16,8 +16,7 @@ from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
-from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.mbpc.study import (
+from benchmarks.papers.mbpc.study import (
     BEST,
     COMPARED,
     NARROWEST,
@@ -29,9 +28,10 @@ from coalloc.simulation.reproduce.mbpc.study import (
     plotted,
     proofs,
 )
+from benchmarks.papers.study import Experiment, Looks
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
-from coalloc.simulation.reproduce.words import CLOSE
+from coalloc.simulation.reproduce.words import CLOSE, Facts
 
 SAME = 1e-9
 LOW = 0.1

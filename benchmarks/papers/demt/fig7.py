@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from statistics import fmean
 
+from benchmarks.papers.demt.study import PROCS, QUICK_WORK, WORK, Instance, demt
+from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
+from benchmarks.papers.study import Looks, Run, alone
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.demt.study import PROCS, QUICK_WORK, WORK, Instance, demt
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
+from coalloc.simulation.reproduce.words import Facts
 
 SIZES, QUICK_SIZES = (25, 50, 100, 200, 400), (25, 50)
 RUNS, QUICK_RUNS = 3, 2

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
-from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.mbpc.study import (
+from benchmarks.papers.mbpc.study import (
     BEST,
     CHOSEN,
     COMPARED,
@@ -23,8 +22,10 @@ from coalloc.simulation.reproduce.mbpc.study import (
     proofs,
     total_times,
 )
+from benchmarks.papers.study import Experiment, Looks, Run, alone
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, alone
+from coalloc.simulation.reproduce.words import Facts
 
 NAMES = {CHOSEN: "as it chooses", BEST: "its best choice", WORST: "its worst choice"}
 PARTS = (

@@ -1,0 +1,1 @@
+"""Experiments of the papers behind the policies: ``coalloc reproduce`` in a checkout."""
