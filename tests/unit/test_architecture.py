@@ -170,7 +170,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("wire/*",),
     "starlette": ("dashboard/*",),
     "uvicorn": ("dashboard/server.py", "dashboard/connections.py"),
-    "nacl": ("wire/curve.py",),
+    "nacl": ("wire/key_proof.py",),
     "apscheduler": ("daemon/timer.py",),
     "psutil": ("adapters/local/*", "adapters/probe.py", "daemon/solver/warming.py"),
     "sqlite3": ("daemon/store/*",),
