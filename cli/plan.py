@@ -86,7 +86,6 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     @property
     def is_wall(self) -> bool:
-        """Its axis is the wall clock."""
         first = min((p.start for p in self.plan.placements), default=0.0)
         return (first if self.picture.begin is None else self.picture.begin) > WALL_CLOCK_S
 

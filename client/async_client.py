@@ -182,7 +182,6 @@ class AsyncClient:
 
     @property
     def endpoint(self) -> str:
-        """Address of the daemon."""
         return self._client.endpoint
 
     @property
@@ -192,7 +191,6 @@ class AsyncClient:
 
     @property
     def publish_endpoint(self) -> str:
-        """Address of the events."""
         return self._client.publish_endpoint
 
     ask = awaited(Client.ask)

@@ -117,7 +117,6 @@ class BaseClient:
         self._answered({**fields, "type": kind}).checked().plain()
 
     def _answered(self, body: Mapping[str, Any], timeout_s: float | None = None) -> AnswerFrame:
-        """Send a request; its answer as it came."""
         return self._patiently(self._connected().send(body), body, timeout_s)
 
     def _patiently(

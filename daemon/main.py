@@ -170,7 +170,6 @@ async def _serve(config: Config, path: Path | None) -> None:
 
 
 def _end(stop: asyncio.Future[None], error: StoreError | None = None) -> None:
-    """Have the daemon stop, in good order or for this reason."""
     if stop.done():
         return
     if error is None:
@@ -223,7 +222,6 @@ async def _surveyed(service: Service) -> None:
 
 
 def _look(service: Service) -> None:
-    """Look once."""
     found = _survey(service)
     service.metrics.survey(found)
     service.metrics.sample(service.core.state, service.delivery.waiting(), service.server.faults)
@@ -232,7 +230,6 @@ def _look(service: Service) -> None:
 
 
 def _survey(service: Service) -> Survey:
-    """The figures of this moment."""
     state, now = service.core.state, service.clock()
     path = service.store.path
     return Survey(

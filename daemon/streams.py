@@ -77,7 +77,6 @@ class Streams:
         self._serve(_Asked(origin=origin, question=question), record)
 
     def told(self, said: Streamed) -> None:
-        """Pass an executor's answer on to who has asked."""
         asked = self._asked.get(said.number)
         if asked is None or asked.cluster != said.cluster:
             return

@@ -139,8 +139,6 @@ class Handshakes:
             yield _OUTCOMES.get(number, CLOSED)
 
     def attach(self, loop: asyncio.AbstractEventLoop, on_handshake: OnHandshake) -> None:
-        """Call for every outcome."""
-
         def look() -> None:
             for outcome in self.outcomes():
                 on_handshake(outcome)

@@ -269,7 +269,6 @@ def _check_speedup(given: Mapping[str, Any], command: str) -> None:
 
 
 def _start(estimate: Estimate) -> str:
-    """Start and nodes."""
     likely = between(estimate.start_early, estimate.start_late, estimate.time)
     start = instant(estimate.start_estimate) + (f" ({likely})" if likely else "")
     return f"start at {start} on {node_set(estimate.nodes)}"

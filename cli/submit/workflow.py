@@ -65,7 +65,6 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _span(estimate: Estimate) -> str:
-    """Start and end of the whole."""
     start, end = instant(estimate.start_estimate), instant(estimate.end_estimate)
     return f"start at {start} and end at {end}"
 

@@ -47,7 +47,6 @@ class Look(Struct, frozen=True, kw_only=True):
 
     @property
     def headline(self) -> str:
-        """The daemon in one line."""
         status = self.status
         solver = "" if status.solver.is_warm else ", solver compiles"
         paused = ", ROUNDS PAUSED" if status.paused else ""
@@ -122,7 +121,6 @@ class Source:
         self._client, self._lock = client, Lock()
 
     def look(self, *, everything: bool = False) -> Look:
-        """Ask for all that is shown."""
         with self._lock:
             return Look(
                 status=self._client.status(),
@@ -131,13 +129,11 @@ class Source:
             )
 
     def job(self, job: str) -> tuple[JobDetails, float]:
-        """One job, and the daemon's time."""
         with self._lock:
             answer = self._client.shown(job)
         return answer.job, answer.time
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """End a job."""
         with self._lock:
             return self._client.cancel(job)
 

@@ -72,7 +72,6 @@ class RoundState:
     """Of such searches in this round."""
 
     def count(self, started: JobRecord) -> None:
-        """Count a start by its plan."""
         self.coallocated += len(started.parts) > 1
         self.committed.add(started.id)
 
@@ -176,7 +175,6 @@ class State:
             self.last.job = max(self.last.job, arrival(records[-1].id)[0])
 
     def _follow(self, record: JobRecord) -> None:
-        """Keep the tables of workflows and divisible jobs."""
         if record.flow:
             flow = self.composites.get(record.flow)
             if flow is not None:
@@ -224,7 +222,6 @@ class State:
         self.pending.count(record, -1)
 
     def remove(self, job: str) -> None:
-        """Drop a job from memory."""
         record = self.jobs.pop(job, None)
         if record is not None:
             self._uncount(record)
@@ -269,7 +266,6 @@ class State:
                 self.send(name, Forget(job=job, attempt=attempt, others=tuple(starts)))
 
     def save_drained(self) -> None:
-        """Have the drained clusters and nodes written."""
         for cluster in self.clusters.values():
             names = {node.name for node in cluster.nodes}
             cluster.drained_nodes = names & self.maintenance.drained.keys()
@@ -277,14 +273,12 @@ class State:
         self.out.append(SaveMeta(key="drained", value="\n".join(listed)))
 
     def emit(self, now: float, kind: EventKind, job: str = "", /, **fields: Any) -> None:
-        """Append to the event stream."""
         self.last.event += 1
         self.out.append(
             AppendEvent(seq=self.last.event, time=now, kind=kind, job=job, fields=fields)
         )
 
     def log(self, event: str, /, level: str = "info", **fields: Any) -> None:
-        """Write a log line."""
         self.out.append(LogLine(event=event, fields=fields, level=level))
 
     def tell(
@@ -299,11 +293,9 @@ class State:
         return not (cluster.drained or cluster.is_stale(now, self.settings.readings.max_age_s))
 
     def waiting_records(self) -> Iterator[JobRecord]:
-        """Waiting jobs in arrival order."""
         return (self.jobs[job] for job in sorted(self.waiting, key=arrival))
 
     def placed_records(self) -> Iterator[JobRecord]:
-        """Jobs that occupy nodes."""
         return (self.jobs[job] for job in self.placed)
 
     def held_on(self, nodes: Iterable[str]) -> Iterator[JobRecord]:
@@ -312,7 +304,6 @@ class State:
         return (self.jobs[job] for job in jobs)
 
     def node_cluster(self) -> Mapping[str, str]:
-        """Every node's cluster."""
         return {n.name: name for name, cluster in self.clusters.items() for n in cluster.nodes}
 
 

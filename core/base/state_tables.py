@@ -117,7 +117,6 @@ class Marked:
     """Jobs with data on clusters, or that are to have them there, in their order."""
 
     def follow(self, record: JobRecord, *, is_planned: bool) -> None:
-        """Mark a job as its record says, or no more."""
         for marked, belongs in (
             (self.prioritised, record.priority),
             (self.throttled, record.throttle),
@@ -132,7 +131,6 @@ class Marked:
             self.staging.pop(record.id, None)
 
     def forget(self, job: str) -> None:
-        """Drop a job."""
         for marked in (self.backing_off, self.prioritised, self.throttled):
             marked.discard(job)
         self.staging.pop(job, None)
@@ -156,7 +154,6 @@ class Packs:
         return bool(pack) and pack in self.living
 
     def follow(self, old: JobRecord | None, record: JobRecord) -> None:
-        """Keep the tables as the record has it."""
         was_placed = old is not None and old.is_placed
         if record.array_index is not None and record.is_placed != was_placed:
             self.placed[record.array] += 1 if record.is_placed else -1
@@ -236,7 +233,6 @@ class Deadlines:
                 yield job
 
     def forget(self, job: str) -> None:
-        """Drop a job."""
         self.latest_starts.pop(job, None)
 
 

@@ -193,7 +193,6 @@ def _planned(
 
 
 def _with_options(old: BatchOptions, changes: Mapping[str, str]) -> BatchOptions:
-    """Options for the batch systems, with its changes."""
     for name in changes:
         if name not in NAMES or name == "passed":
             known = ", ".join(known for known in NAMES if known != "passed")

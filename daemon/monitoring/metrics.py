@@ -183,7 +183,6 @@ class DaemonMetrics:
                 self.counter[name].labels(value)
 
     def recorded(self, event: AppendEvent, record: JobRecord | None = None) -> None:
-        """Count an event of the stream, and of which job it is."""
         self.counter["coalloc_idle_node_seconds"].inc(event.fields.get("idle_node_s", 0.0))
         is_whole = record is not None and not record.flow
         if event.kind is EventKind.JOB_STARTED:
@@ -221,7 +220,6 @@ class DaemonMetrics:
             self.histogram["coalloc_round_phase_seconds"].labels("assemble").observe(spent_s)
 
     def round_finished(self, effect: RoundFinished, now: float) -> None:
-        """Count a round."""
         self.counter["coalloc_rounds"].labels(effect.policy, effect.status).inc()
         self.histogram["coalloc_solve_seconds"].labels(effect.policy).observe(effect.solve_s)
         self.gauge["coalloc_plan_gap_ratio"].set(or_nan(effect.gap))
@@ -229,7 +227,6 @@ class DaemonMetrics:
         self.gauge["coalloc_round_timestamp_seconds"].set(now)
 
     def costed(self, found: RuleCostsRow) -> None:
-        """Take over what the rules cost in a round."""
         cost = self.gauge["coalloc_rule_cost_weighted_seconds"]
         cost_limit = self.gauge["coalloc_rule_cost_bound_weighted_seconds"]
         held = self.gauge["coalloc_rule_jobs_held"]
@@ -257,7 +254,6 @@ class DaemonMetrics:
         self._catch_up("coalloc_messages_dropped", faults)
 
     def survey(self, found: Survey) -> None:
-        """Take over what was looked at just now."""
         for reason in self._reasons - found.waiting.keys():
             self.gauge["coalloc_jobs_waiting"].labels(reason).set(0)
         for reason, count in found.waiting.items():

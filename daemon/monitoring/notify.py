@@ -164,18 +164,15 @@ class Notifier:
 
     @property
     def is_on(self) -> bool:
-        """Something is to be told."""
         return bool(self.config.events)
 
     def recorded(self, event: AppendEvent, record: JobRecord | None) -> None:
-        """Tell of a job's end, if that is wanted."""
         if event.kind is EventKind.JOB_ENDED and self.is_on:
             notice = job_notice(event, record, self.config.events)
             if notice is not None:
                 self.offer(notice)
 
     def surveyed(self, found: Survey) -> None:
-        """Tell what has changed since the look before."""
         for notice in self._watch.changes(found, self.config):
             if notice.event in self.config.events:
                 self.offer(notice)
@@ -191,7 +188,6 @@ class Notifier:
             self._thread.start()
 
     def drop(self, notice: Notice, why: str) -> None:
-        """Count a notice that is not sent, and log it."""
         self.counts["dropped"] += 1
         self._trouble("notification_dropped", notice, why)
 
@@ -213,7 +209,6 @@ class Notifier:
                     self._trouble("notification_failed", notice, f"{send.__name__}: {error}")
 
     def ways(self) -> Iterator[Way]:
-        """The ways that are set."""
         config = self.config
         given = {command: config.command, webhook: config.webhook, mail: config.mail_to}
         return (way for way, value in given.items() if value)
@@ -325,7 +320,6 @@ class UserMail(Notifier):
 
     @property
     def is_on(self) -> bool:
-        """Users are sent mail."""
         return self.config.user_mail
 
     def recorded(self, event: AppendEvent, record: JobRecord | None) -> None:
@@ -349,7 +343,6 @@ class UserMail(Notifier):
                     self._send(record, now, f"has run for {SHARES[kind]:.0%} of its time limit")
 
     def ways(self) -> Iterator[Way]:
-        """Mail alone."""
         return iter((mail,))
 
     def _of_array(self, record: JobRecord, types: set[str]) -> tuple[set[str], str]:

@@ -163,7 +163,6 @@ class _Sender:
         return self._polled >= self._request.soft_at - min(MARGIN * self._tail_s, self._most_s)
 
     def offer(self, plan: Plan) -> None:
-        """Take an incumbent."""
         self._waiting = plan
         self._made_s = time.monotonic() - self._polled
         self.flush()
@@ -183,7 +182,6 @@ class _Sender:
         self._tail_s = self._made_s + spent
 
     def send(self, kind: bytes, plan: Plan) -> None:
-        """Send a plan, checked first if that was asked for."""
         if self._request.checked:
             violations = check(self._snapshot, plan, estimates=True).violations
             if violations:

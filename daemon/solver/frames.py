@@ -129,7 +129,6 @@ class SolverRequest:
         self._reader: asyncio.StreamReader | None = None
 
     async def open(self, stream: socket.socket) -> None:
-        """Take over a connected socket."""
         try:
             self._reader, self._writer = await asyncio.open_connection(sock=stream)
         except BaseException:

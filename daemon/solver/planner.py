@@ -51,13 +51,11 @@ class RoundPlanner:
         self.costs = RuleCosts(solver, offer)
 
     def start(self, effect: Solve) -> None:
-        """Begin a round's solve."""
         task = asyncio.get_running_loop().create_task(self._round(effect))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Give up what is being solved."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
