@@ -8,7 +8,7 @@ from typing import Any
 
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, note
 from coalloc.cli.submit import options as shared
-from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
+from coalloc.client.submission import WorkflowOptions, workflow_submission
 from coalloc.model.errors import InputError
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import Estimate, Submitted
