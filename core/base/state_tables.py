@@ -22,7 +22,7 @@ from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.sites.reserved import Reserved
+from coalloc.model.ranges import EVENT
 
 
 class ClaimWait(NamedTuple):
@@ -89,6 +89,21 @@ class PendingCount:
         elif record.state is JobState.PENDING:
             self.jobs += sign
             self.procs += sign * narrowest(record.job)
+
+
+class Reserved(Struct, frozen=True, kw_only=True):
+    """Nodes kept for the jobs of some users in [start, end)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    start: float
+    end: float = EVENT.high
+    """Seconds since the epoch; one without an end lasts until it is taken back."""
+    users: tuple[str, ...] = ()
+    """Empty: for nobody."""
+    by: str = ""
+    reason: str = ""
+    """Who made it, and why."""
 
 
 @dataclass(slots=True)

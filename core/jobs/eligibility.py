@@ -24,7 +24,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import SHAPES, STAGES, STREAMS
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.base.state_tables import narrowest
+from coalloc.core.base.state_tables import Reserved, narrowest
 from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
@@ -33,7 +33,6 @@ from coalloc.model.shape import ONE_SLOT, demands, lays_out, most_procs
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions, check_options
 from coalloc.model.sites.constraint import admits
 from coalloc.model.sites.reading import NodeReading
-from coalloc.model.sites.reserved import Reserved
 from coalloc.model.sites.site_rules import (
     ANY,
     MEMORY,
