@@ -14,8 +14,7 @@ from coalloc.cli.command import Command, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
 from coalloc.cli.submit import options as shared
-from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of
-from coalloc.cli.submit.script_programs import programs
+from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, programs
 from coalloc.cli.submit.shape_words import add_layout, lay_out
 from coalloc.cli.submit.told import (
     Told,
