@@ -172,7 +172,12 @@ HOMES: dict[str, tuple[str, ...]] = {
     "uvicorn": ("dashboard/server.py", "dashboard/connections.py"),
     "nacl": ("wire/key_proof.py",),
     "apscheduler": ("daemon/timer.py",),
-    "psutil": ("adapters/local/*", "adapters/probe.py", "daemon/solver/warming.py"),
+    "psutil": (
+        "adapters/local/*",
+        "adapters/probe.py",
+        "daemon/solver/warming.py",
+        "daemon/store/disk.py",
+    ),
     "sqlite3": ("daemon/store/*",),
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
