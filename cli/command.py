@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from coalloc.cli.output import printable
 from coalloc.option_text import add_options
 from coalloc.runtime import texts
+from coalloc.runtime.texts import printable
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client

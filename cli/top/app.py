@@ -19,7 +19,6 @@ from textual.widgets import DataTable, Footer, Input, Static
 from coalloc.cli.jobs.job_details import job_lines as details
 from coalloc.cli.jobs.queue_columns import COLUMNS, ENDED
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
-from coalloc.cli.output import printable
 from coalloc.cli.top.command import (
     JOB_COLUMNS,
     MOST_LINES,
@@ -31,6 +30,7 @@ from coalloc.cli.top.command import (
     tail,
 )
 from coalloc.client.client import NoAnswerError, RefusedError
+from coalloc.runtime.texts import printable
 
 Troubles = (NoAnswerError, RefusedError, OSError)
 

@@ -18,11 +18,11 @@ from msgspec import Struct
 from coalloc.cli.command import Command, CommandError, connect
 from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
-from coalloc.cli.output import is_terminal, printable, show_table
+from coalloc.cli.output import is_terminal, show_table
 from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of, rank_marks
 from coalloc.option_text import add_options
 from coalloc.runtime import texts
-from coalloc.runtime.texts import clock, length
+from coalloc.runtime.texts import clock, length, printable
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow

@@ -36,6 +36,7 @@ from coalloc.model.event_kinds import EventKind
 from coalloc.model.mail import EACH_MEMBER, SHARES, is_address
 from coalloc.model.settings import NotifiedEvent, NotifyConfig
 from coalloc.runtime.logs import RateLimit
+from coalloc.runtime.texts import printable
 
 TOLD_EVERY_S = 60.0
 """Between two log lines of the same trouble, seconds."""
@@ -239,7 +240,7 @@ def mail(notice: Notice, config: NotifyConfig) -> None:
     """Hand a mail to sendmail."""
     message, to = EmailMessage(), notice.to or config.mail_to
     message["To"] = ", ".join(to)
-    message["Subject"] = f"coalloc: {_printable(notice.text)[:200]}"
+    message["Subject"] = f"coalloc: {printable(notice.text)[:200]}"
     message["Auto-Submitted"] = "auto-generated"
     facts = "".join(f"{key}: {value}\n" for key, value in notice.fields.items())
     message.set_content(f"{notice.text}\n\n{facts}")
@@ -259,10 +260,6 @@ class _Stay(HTTPRedirectHandler):
 
     def redirect_request(self, *args: object, **kwargs: object) -> None:
         return None
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _run(argv: Sequence[str], text: bytes, limit_s: float) -> None:
