@@ -255,10 +255,7 @@ COLUMNS: dict[str, Column] = {
 }
 BY_LETTER = {letter: name for name, column in COLUMNS.items() for letter in column.letters}
 USUAL = ("jobid", "name", "user", "st", "time", "procs", "start", "clusters", "where")
-LONG = (
-    *("jobid", "name", "user", "state", "time", "limit", "left", "priority", "procs"),
-    "where",
-)
+LONG = (*("jobid", "name", "user", "state", "time", "limit", "left", "priority", "procs"), "where")
 STARTS = ("jobid", "name", "user", "st", "start", "likely", "procs", "priority", "where")
 
 

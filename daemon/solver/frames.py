@@ -24,9 +24,7 @@ from coalloc.model.history import NO_HISTORY, History
 
 REQUEST, SNAPSHOT, PLAN = b"R", b"S", b"P"
 BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED = b"B", b"I", b"D", b"X", b"E"
-KINDS = frozenset(
-    {REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED},
-)
+KINDS = frozenset({REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED})
 
 HEADER = struct.Struct(">cI")
 MAX_BYTES = 1 << 29

@@ -32,10 +32,7 @@ from coalloc.core.base.effects import (
 from coalloc.core.base.records import JobRecord
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.records_json import (
-    account_object,
-    write_object,
-)
+from coalloc.daemon.store.records_json import account_object, write_object
 from coalloc.daemon.store.tables import UsedDay
 from coalloc.wire.codec import encode_order
 
