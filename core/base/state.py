@@ -11,26 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coalloc.core.base import state_tables as tables
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, Prepare
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.round_control import Isolation, RoundControl
-from coalloc.core.base.state_tables import (
-    Deadlines,
-    Findings,
-    FollowedPlan,
-    LastNumbers,
-    Learning,
-    Maintenance,
-    Marked,
-    NativeJobs,
-    Packs,
-    PendingCount,
-    Presence,
-    Sharing,
-)
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.settings import Config
@@ -84,7 +71,7 @@ class State:
     rounds: RoundControl
     epoch: int = 1
     store: str = ""
-    last: LastNumbers = field(default_factory=LastNumbers)
+    last: tables.LastNumbers = field(default_factory=tables.LastNumbers)
     clock_set_s: float = 0.0
     """By how much the clock was set ahead while daemons ran, in sum, seconds."""
     jobs: dict[str, JobRecord] = field(default_factory=dict)
@@ -109,20 +96,20 @@ class State:
     """The placed jobs that load links."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
-    pending: PendingCount = field(default_factory=PendingCount)
-    packs: Packs = field(default_factory=Packs)
-    marked: Marked = field(default_factory=Marked)
-    deadlines: Deadlines = field(default_factory=Deadlines)
-    findings: Findings = field(default_factory=Findings)
-    native: NativeJobs = field(default_factory=NativeJobs)
+    pending: tables.PendingCount = field(default_factory=tables.PendingCount)
+    packs: tables.Packs = field(default_factory=tables.Packs)
+    marked: tables.Marked = field(default_factory=tables.Marked)
+    deadlines: tables.Deadlines = field(default_factory=tables.Deadlines)
+    findings: tables.Findings = field(default_factory=tables.Findings)
+    native: tables.NativeJobs = field(default_factory=tables.NativeJobs)
     tokens: dict[tuple[str, str], str] = field(default_factory=dict)
     clusters: dict[str, ClusterState] = field(default_factory=dict)
-    presence: Presence = field(default_factory=Presence)
-    maintenance: Maintenance = field(default_factory=Maintenance)
-    learning: Learning = field(default_factory=Learning)
-    sharing: Sharing = field(default_factory=Sharing)
+    presence: tables.Presence = field(default_factory=tables.Presence)
+    maintenance: tables.Maintenance = field(default_factory=tables.Maintenance)
+    learning: tables.Learning = field(default_factory=tables.Learning)
+    sharing: tables.Sharing = field(default_factory=tables.Sharing)
     round: RoundState | None = None
-    schedule: FollowedPlan = field(default_factory=FollowedPlan)
+    schedule: tables.FollowedPlan = field(default_factory=tables.FollowedPlan)
     suitable: dict[tuple[object, ...], dict[str, Counter[tuple[int, int]]] | None] = field(
         default_factory=dict
     )
