@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from coalloc.cli.output import printable
 from coalloc.option_text import add_options
 from coalloc.runtime import texts
+from coalloc.runtime.texts import printable
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client
@@ -61,15 +61,12 @@ class Parser(argparse.ArgumentParser):
         return "none" if action.nargs == 0 else "optional" if flag in self.bare else "needed"
 
     def whole(self, flag: str) -> str:
-        """The long name of an option."""
         return self._option_string_actions[flag].option_strings[-1]
 
     def dest(self, flag: str) -> str:
-        """The name under which the value of an option is kept."""
         return self._option_string_actions[flag].dest
 
     def flags(self) -> list[str]:
-        """All names of its options."""
         return list(self._option_string_actions)
 
     def parse_known_args(  # type: ignore[override]
@@ -96,7 +93,6 @@ class Parser(argparse.ArgumentParser):
         return marked + left
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the command line."""
         command = self.prog.partition(" ")[2]
         where = f"{command}: " if command else ""
         raise CommandError(f"{where}{message} (see {self.prog} --help)", BAD_USAGE)

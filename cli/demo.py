@@ -117,18 +117,15 @@ class Show:
         self.warm()
 
     def warm(self) -> None:
-        """Wait for the solver."""
         say("The solver compiles its kernels once; later starts take them from a cache.")
         self.until("the solver is warm", WARM_LIMIT_S, "solver_warmed", 1, self.compiled)
 
     def compiled(self) -> None:
-        """Say how far the solver is."""
         solver = json.loads(self.command("status", "--json", quiet=True))["solver"]
         if not solver["is_warm"]:
             print(f"compiling, {solver['done']} of {solver['steps']} steps", flush=True)
 
     def run(self) -> None:
-        """Submit jobs and watch them."""
         self.coalloc("nodes")
         shell = ["sh", "-c", HELLO]
         wide = self.submit(
@@ -167,13 +164,11 @@ class Show:
         return text
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Every job, as a program sees the queue."""
         body = json.loads(self.command("queue", "--all", "--json", quiet=True))
         rows: list[dict[str, Any]] = body["jobs"]
         return rows
 
     def coalloc(self, *arguments: str) -> None:
-        """Show a command and its output."""
         print(f"\n$ coalloc {' '.join(arguments)}", flush=True)
         self.command(*arguments)
         print(flush=True)

@@ -12,8 +12,9 @@ import msgspec
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect
-from coalloc.cli.output import node_set, precise, printable
+from coalloc.cli.output import node_set, precise
 from coalloc.option_text import add_options
+from coalloc.runtime.texts import printable
 from coalloc.wire.answers import Event
 
 LATEST = 20
@@ -44,9 +45,14 @@ def _events(args: argparse.Namespace) -> int:
 
 def event_line(event: Event) -> str:
     """One event for people."""
-    fields = " ".join(f"{key}={_short(value)}" for key, value in event.fields.items())
+    fields = fields_text(event.fields)
     job = f" job={event.job}" if event.job else ""
     return printable(f"{event.seq} {precise(event.time)} {event.kind}{job} {fields}".rstrip())
+
+
+def fields_text(fields: Mapping[str, Any]) -> str:
+    """Fields of an event on one line; a value with blanks is quoted."""
+    return " ".join(f"{key}={_short(value)}" for key, value in fields.items())
 
 
 def _short(value: Any) -> str:

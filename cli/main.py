@@ -35,7 +35,7 @@ MODULES: Mapping[str, str] = {
     "sbatch": "coalloc.cli.submit.sbatch",
     "submit-workflow": "coalloc.cli.submit.workflow",
     "run": "coalloc.cli.interactive.run",
-    "attach": "coalloc.cli.interactive.attach",
+    "attach": "coalloc.cli.interactive.run",
     **dict.fromkeys(("queue", "wait"), "coalloc.cli.jobs.queue"),
     "show": "coalloc.cli.jobs.show",
     "update": "coalloc.cli.update",

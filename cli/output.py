@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from coalloc.runtime.texts import instant
+from coalloc.runtime.texts import instant, printable
 
 WALL_CLOCK_S = 1e8
 """A time of a snapshot or a plan beyond this is wall-clock time; below, some log's own, seconds."""
@@ -68,11 +68,6 @@ def node_set(nodes: Mapping[str, int]) -> str:
     return ",".join(
         fold(names) + (f"x{count}" if count > 1 else "") for count, names in groups.items()
     )
-
-
-def printable(text: str) -> str:
-    """The text without anything a terminal would act on."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def is_terminal() -> bool:

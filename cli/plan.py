@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from msgspec.structs import asdict
 
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, answer_json, connect, print_json
 from coalloc.cli.files import load_plan, load_snapshot
-from coalloc.cli.jobs.critical_path import Edges, critical_paths, path_lines
 from coalloc.cli.output import WALL_CLOCK_S, figure, node_set, show_table, width
 from coalloc.cli.pictures.gantt import Picture, picture_of
 from coalloc.model.formats.plan_json import read_plan, write_plan
@@ -25,6 +24,10 @@ from coalloc.wire.answers import RuleCostRow, RuleCostsRow
 
 HEADERS = ("JOBID", "START", "END", "RUNS", "PROCS", "CLUSTERS", "NODELIST")
 WAITING_HEADERS = ("JOBID", "REASON", "DETAIL")
+Edges = Mapping[str, Sequence[tuple[str, str]]]
+"""Of each workflow, parents with their children."""
+NAMED = 6
+"""Tasks of a critical path, at the most."""
 
 
 OPTIONS = """
@@ -86,7 +89,6 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     @property
     def is_wall(self) -> bool:
-        """Its axis is the wall clock."""
         first = min((p.start for p in self.plan.placements), default=0.0)
         return (first if self.picture.begin is None else self.picture.begin) > WALL_CLOCK_S
 
@@ -189,6 +191,44 @@ def _cost_words(row: RuleCostRow) -> str:
     most = "no bound" if row.at_most is None else f"at most {figure(row.at_most)}"
     held = f", {row.held} held" if row.held else ""
     return f"{figure(row.cost)} of {figure(row.with_rule)}{share}, {most}{held}"
+
+
+def critical_paths(plan: Plan, edges: Edges) -> dict[str, list[int]]:
+    """Of each workflow, the chain of tasks that ends last: its placements, by rising start.
+
+    From the task that ends last back to its parent that ends last, and so on: the chain whose delay
+    delays the workflow. Tasks that have ended or run already are in no plan, nor here.
+    """
+    places: dict[str, dict[str, int]] = {}
+    for index, placement in enumerate(plan.placements):
+        if placement.task is not None:
+            places.setdefault(placement.job, {})[placement.task] = index
+    out = {}
+    for job, of in places.items():
+        parents: dict[str, list[int]] = {}
+        for parent, child in edges.get(job, ()):
+            if parent in of and child in of:
+                parents.setdefault(child, []).append(of[parent])
+        last: int | None = max(of.values(), key=lambda i: plan.placements[i].end)
+        path: list[int] = []
+        while last is not None:
+            path.append(last)
+            before = parents.get(plan.placements[last].task or "", ())
+            last = max(before, key=lambda i: plan.placements[i].end, default=None)
+        out[job] = path[::-1]
+    return out
+
+
+def path_lines(plan: Plan, paths: Mapping[str, Sequence[int]]) -> list[str]:
+    """Each critical path in a line."""
+    lines = []
+    for job, path in paths.items():
+        tasks = [plan.placements[i].task or "" for i in path]
+        if len(tasks) > NAMED:
+            tasks = [*tasks[: NAMED - 2], f"({len(tasks) - NAMED + 1} more)", tasks[-1]]
+        seconds = plan.placements[path[-1]].end - plan.placements[path[0]].start
+        lines.append(f"critical path of {job}, {length(seconds)}: {' > '.join(tasks)}")
+    return lines
 
 
 COMMANDS: Mapping[str, Command] = {

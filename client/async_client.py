@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from coalloc.client.base import new_connection
 from coalloc.client.client import Client, NoAnswerError, RefusedError
 from coalloc.client.endpoint import PATIENCE_S, await_listener
 from coalloc.wire.client import AnswerFrame
@@ -182,7 +182,6 @@ class AsyncClient:
 
     @property
     def endpoint(self) -> str:
-        """Address of the daemon."""
         return self._client.endpoint
 
     @property
@@ -192,7 +191,6 @@ class AsyncClient:
 
     @property
     def publish_endpoint(self) -> str:
-        """Address of the events."""
         return self._client.publish_endpoint
 
     ask = awaited(Client.ask)
@@ -240,12 +238,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -266,12 +259,7 @@ class AsyncClient:
             shared = self._shared
             if shared is None and session is self._session:
                 await_listener(client.endpoint, min(PATIENCE_S, client.timeout_s))
-                self._shared = shared = SharedConnection(
-                    client.endpoint,
-                    timeout_s=client.timeout_s,
-                    security=client.security,
-                    max_bytes=client.max_request_bytes,
-                )
+                self._shared = shared = new_connection(client, SharedConnection)
                 if session is not self._session:
                     self._shared = None
                     shared.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -105,12 +105,7 @@ class BaseClient:
         if self._connection is None or self._pid != os.getpid():
             self._connection, self._pid = None, os.getpid()
             await_listener(self.endpoint, min(PATIENCE_S, self.timeout_s))
-            self._connection = RequestConnection(
-                self.endpoint,
-                timeout_s=self.timeout_s,
-                security=self.security,
-                max_bytes=self.max_request_bytes,
-            )
+            self._connection = new_connection(self, RequestConnection)
         return self._connection
 
     def _ask(self, cls: type[A], kind: str, *, timeout_s: float | None = None, **fields: Any) -> A:
@@ -122,7 +117,6 @@ class BaseClient:
         self._answered({**fields, "type": kind}).checked().plain()
 
     def _answered(self, body: Mapping[str, Any], timeout_s: float | None = None) -> AnswerFrame:
-        """Send a request; its answer as it came."""
         return self._patiently(self._connected().send(body), body, timeout_s)
 
     def _patiently(
@@ -143,3 +137,13 @@ class BaseClient:
     def _pause(self, seconds: float) -> None:
         """Do nothing for so long, unless this client is given up meanwhile."""
         self._given_up.wait(seconds)
+
+
+def new_connection(client: BaseClient, kind: Callable[..., A]) -> A:
+    """A connection of this kind to a client's daemon."""
+    return kind(
+        client.endpoint,
+        timeout_s=client.timeout_s,
+        security=client.security,
+        max_bytes=client.max_request_bytes,
+    )

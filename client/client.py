@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from coalloc import wire
@@ -41,12 +40,7 @@ class Client(JobRequests):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Weights of waiting jobs, and accounts of what has ended

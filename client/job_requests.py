@@ -16,8 +16,7 @@ from coalloc.client.main_guard import refuse_while_importing
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError
 
 if TYPE_CHECKING:
-    from coalloc.client.submission import JobOptions
-    from coalloc.client.workflow_submission import WorkflowOptions
+    from coalloc.client.submission import JobOptions, WorkflowOptions
     from coalloc.wire.answers import (
         EndedJob,
         Estimate,
@@ -126,7 +125,7 @@ class JobRequests(BaseClient):
         `InputError`: the file cannot be read, or a task has no command.
         """
         from coalloc.adapters.formats.workflow import read_workflow
-        from coalloc.client.workflow_submission import workflow_submission
+        from coalloc.client.submission import workflow_submission
 
         read = read_workflow(file)
         options = {"name": read.name, **options}

@@ -7,6 +7,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from coalloc.client.base import new_connection
 from coalloc.client.client import Client, NoAnswerError, RefusedError
 from coalloc.wire.answers import StreamAnswer
 from coalloc.wire.client import RequestConnection
@@ -73,12 +74,7 @@ class StreamSession:
         begin: int = 0,
         away_s: float = 60.0,
     ) -> None:
-        self.connection = RequestConnection(
-            client.endpoint,
-            timeout_s=client.timeout_s,
-            security=client.security,
-            max_bytes=client.max_request_bytes,
-        )
+        self.connection = new_connection(client, RequestConnection)
         self.job, self.reading = job, Reading(begin)
         self.state = "pending"
         self.stream = ""

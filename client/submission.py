@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
@@ -12,9 +13,10 @@ from typing import Any, TypedDict, Unpack
 from msgspec import to_builtins
 
 from coalloc.core.base.requests import Submit
+from coalloc.model.errors import InputError
 from coalloc.model.formats.gres import read_gres
 from coalloc.model.formats.indices import Indices
-from coalloc.model.jobs import RigidJob
+from coalloc.model.jobs import RigidJob, WorkflowJob
 from coalloc.model.output_names import DEFAULT_OUTPUT
 from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import NAMES
@@ -287,3 +289,53 @@ def portable(env: Mapping[str, str]) -> dict[str, str]:
 def _is_text(text: str) -> bool:
     # what is not UTF-8 in the environment arrives as lone surrogates
     return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+class WorkflowOptions(SubmissionOptions, total=False):
+    """Options of `Client.submit_workflow` besides the file; all may be left out.
+
+    The batch options, the output and the time limit are those of each task.
+    """
+
+    template: str | Sequence[str]
+    """The command of every task, in place of those of the file, with ``{task}``, ``{name}``,
+    ``{id}`` and ``{procs}``. A text is split into words as a shell would; no shell runs."""
+
+
+_SET_BY_DAEMON = ("id", "submitted", "earliest", "passed_over", "held", "after", "started")
+
+
+def workflow_submission(
+    job: WorkflowJob, commands: Mapping[str, Sequence[str]], **options: Unpack[WorkflowOptions]
+) -> dict[str, Any]:
+    """The body of a submit_workflow request; `TypeError` for an unknown option.
+
+    `InputError`: a task has no command, and there is no template.
+    """
+    from coalloc.model.formats.job_json import write_job
+
+    given = known_options(options, WorkflowOptions)
+    argv = _words_of(given.get("template", ()))
+    if not argv:
+        missing = next((task.id for task in job.tasks if not commands.get(task.id)), None)
+        if missing is not None:
+            raise InputError(
+                f"task {missing}", "has no command in the file; a command template can stand for it"
+            )
+    fields = {k: v for k, v in write_job(job).items() if k not in _SET_BY_DAEMON}
+    if "shape" in given:
+        given["shape"] = {**fields.get("shape", {}), **given["shape"]}
+    return {
+        **request_of("submit_workflow", given, fields, argv),
+        "commands": {} if argv else {task: list(words) for task, words in commands.items()},
+    }
+
+
+def _words_of(template: str | Sequence[str]) -> list[str]:
+    """The words of a command template; `InputError`: its quotes do not match."""
+    if not isinstance(template, str):
+        return list(template)
+    try:
+        return shlex.split(template)
+    except ValueError as error:
+        raise InputError("command template", str(error).lower()) from error

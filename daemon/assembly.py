@@ -37,7 +37,7 @@ from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
 from coalloc.runtime.key_files import kept_key
 from coalloc.runtime.user import user_name
-from coalloc.wire.server import Endpoints, OnRequest, OnStatement, Server
+from coalloc.wire.server import OnRequest, OnStatement, Server
 
 
 async def opened(config: Config, log: BoundLogger, stack: AsyncExitStack) -> Service:
@@ -165,16 +165,9 @@ def _server(
         if first:
             log.warning("message_dropped", where=where, fault=code, what=message[:200])
 
-    daemon = config.daemon
     return Server(
-        Endpoints(
-            clients=daemon.endpoint,
-            executors=daemon.executor_endpoint,
-            watchers=daemon.publish_endpoint,
-        ),
+        config.daemon,
         guard=access,
-        max_bytes=daemon.max_message_bytes,
-        max_values=daemon.max_values,
         on_request=on_request,
         on_statement=on_statement,
         on_fault=faulted,

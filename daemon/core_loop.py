@@ -24,7 +24,6 @@ class CoreLoop:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to hand in events."""
         self._loop = loop
         if self._inbox:
             self._schedule(loop)
@@ -54,7 +53,6 @@ class CoreLoop:
         self._timers.add(handle)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the turns."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -33,7 +33,6 @@ class Heartbeats:
         self._heard: dict[Hashable, float] = {}
 
     def received(self, statement: Statement, peer: ExecutorPeer) -> None:
-        """An executor has said something."""
         self._heard[peer] = time.monotonic()
         self._loop.offer(StatementReceived(statement=statement, peer=peer))
 

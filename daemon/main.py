@@ -41,6 +41,7 @@ from coalloc.daemon.timer import Timers
 from coalloc.daemon.watchdog import Listener, Reachability
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import Config
+from coalloc.option_text import add_options
 from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart, toml_text
 from coalloc.runtime.key_files import KeyFileError
@@ -48,6 +49,16 @@ from coalloc.runtime.systemd import go_before_jobs, set_process_name
 
 M_MMAP_THRESHOLD, LARGE_BYTES = -3, 1 << 18
 """Of malloc.h; blocks of so many bytes go back to the system when they are freed."""
+
+
+OPTIONS = """
+--config FILE    configuration (TOML)
+--check-config   read the configuration, say if it is right, end
+--warm           compile what the solver needs, so that the daemon need not wait for it, end
+--init [DIR]     look at this machine, write a configuration with the clusters found and make the
+                 keys it needs, all in DIR (default: the usual folders), end; overwrites nothing
+--mode           with --init (default: multi-user for root, else single-user)
+"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -58,30 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="The coalloc daemon: plans and starts jobs over several clusters.",
         epilog="example: coallocd --config /etc/coalloc/coallocd.toml --check-config",
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
-    parser.add_argument(
-        "--check-config",
-        action="store_true",
-        help="read the configuration, say if it is right, end",
-    )
-    parser.add_argument(
-        "--warm",
-        action="store_true",
-        help="compile what the solver needs, so that the daemon need not wait for it, end",
-    )
-    parser.add_argument(
-        "--init",
-        nargs="?",
-        const="",
-        metavar="DIR",
-        help="look at this machine, write a configuration with the clusters found and make the "
-        "keys it needs, all in DIR (default: the usual folders), end; overwrites nothing",
-    )
-    parser.add_argument(
-        "--mode",
-        choices=("single-user", "multi-user"),
-        help="with --init (default: multi-user for root, else single-user)",
-    )
+    add_options(parser, OPTIONS, config=Path, mode=("single-user", "multi-user"))
     parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
     return parser
 
@@ -182,7 +170,6 @@ async def _serve(config: Config, path: Path | None) -> None:
 
 
 def _end(stop: asyncio.Future[None], error: StoreError | None = None) -> None:
-    """Have the daemon stop, in good order or for this reason."""
     if stop.done():
         return
     if error is None:
@@ -235,7 +222,6 @@ async def _surveyed(service: Service) -> None:
 
 
 def _look(service: Service) -> None:
-    """Look once."""
     found = _survey(service)
     service.metrics.survey(found)
     service.metrics.sample(service.core.state, service.delivery.waiting(), service.server.faults)
@@ -244,7 +230,6 @@ def _look(service: Service) -> None:
 
 
 def _survey(service: Service) -> Survey:
-    """The figures of this moment."""
     state, now = service.core.state, service.clock()
     path = service.store.path
     return Survey(

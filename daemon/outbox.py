@@ -53,30 +53,25 @@ class Delivery:
             self._boxes[cluster] = Outbox(orders=dict(kept), sent=min(kept, default=1) - 1)
 
     def add(self, cluster: str, seq: int, order: Order) -> None:
-        """Send an order that is on disk."""
         box = self._boxes.setdefault(cluster, Outbox(sent=seq - 1))
         box.orders[seq] = order
         self.pump(cluster)
 
     def replay(self, cluster: str, from_seq: int) -> None:
-        """Send again from a number on."""
         box = self._boxes.setdefault(cluster, Outbox())
         box.sent = from_seq - 1
         self.pump(cluster)
 
     def done(self, cluster: str, through_seq: int) -> None:
-        """The executor has carried out its orders up to a number."""
         box = self._boxes.setdefault(cluster, Outbox())
         for seq in [seq for seq in box.orders if seq <= through_seq]:
             del box.orders[seq]
         self.pump(cluster)
 
     def waiting(self) -> dict[str, int]:
-        """Orders not carried out, by cluster."""
         return {cluster: len(box.orders) for cluster, box in self._boxes.items()}
 
     def pump(self, cluster: str) -> None:
-        """Send what there is credit for."""
         box = self._boxes[cluster]
         while box.sent + 1 in box.orders:
             oldest = next(iter(box.orders))

@@ -19,7 +19,6 @@ class Replies:
         self._server, self._owner, self._access = server, owner, access
 
     def caller(self, origin: Origin) -> Caller:
-        """The authenticated sender of a request."""
         return self._owner if self._access is None else self._access.caller(origin.key)
 
     def send(self, origin: Any, answer: CommandAnswer) -> None:

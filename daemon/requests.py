@@ -33,7 +33,6 @@ class Requests:
         }
 
     def take(self, origin: Origin, body: Mapping[str, Any]) -> None:
-        """Answer a request, or begin to."""
         service, kind = self._service, body["type"]
         began = time.perf_counter()
         caller = service.replies.caller(origin)

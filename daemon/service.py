@@ -121,7 +121,6 @@ class Service:
         self.user_mail.close()
 
     def reconfigure(self, config: Config) -> None:
-        """Use another configuration from now on."""
         self.config = config
         self.notifier.config = self.user_mail.config = config.notify
         self.planner.rounds = config.rounds

@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.events import Caller, Requested
-from coalloc.core.base.messages import STREAMS, Stream, Streamed
+from coalloc.core.base.messages import Stream, Streamed
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.requests import Cancel, Refused, RequestError
+from coalloc.core.base.requests import Cancel, RequestError
 from coalloc.core.base.state import State
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.replies import Replies
@@ -77,7 +77,6 @@ class Streams:
         self._serve(_Asked(origin=origin, question=question), record)
 
     def told(self, said: Streamed) -> None:
-        """Pass an executor's answer on to who has asked."""
         asked = self._asked.get(said.number)
         if asked is None or asked.cluster != said.cluster:
             return
@@ -134,11 +133,6 @@ class Streams:
 
     def _pass_on(self, asked: _Asked, record: JobRecord) -> None:
         question, part = asked.question, record.parts[asked.question.part]
-        abilities = self._state.clusters[part.cluster].abilities
-        if abilities is not None and STREAMS not in abilities:
-            why = f"the executor of {part.cluster} is older than streams"
-            self._replies.send(asked.origin, Refused(code="wrong_state", message=why))
-            return
         if len(self._asked) >= MOST_ASKED:
             self._drop(next(iter(self._asked)))
         number = next(self._numbers)

@@ -52,7 +52,6 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Anyone on this machine may look."""
         return not self.token and not self.user_header
 
 
@@ -138,7 +137,6 @@ class Viewer(Struct, frozen=True, kw_only=True):
     """Every job's details."""
 
     def sees(self, owner: str) -> bool:
-        """Whether the details of a user's jobs are shown."""
         return self.sees_all or bool(self.user and self.user == owner)
 
 
@@ -176,7 +174,6 @@ class Gate:
         return Viewer()
 
     def is_token(self, text: str) -> bool:
-        """Whether this is the token."""
         return bool(self._token) and hmac.compare_digest(
             text.encode(errors="surrogatepass"), self._token.encode()
         )

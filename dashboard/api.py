@@ -89,8 +89,6 @@ class SecurityHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -348,7 +346,6 @@ def _parameters(path: str, asked: type[msgspec.Struct]) -> list[dict[str, Any]]:
 
 
 def _document() -> Response:
-    """The OpenAPI document."""
     return _json(document(API))
 
 

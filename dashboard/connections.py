@@ -40,7 +40,6 @@ class Connection(H11Protocol):
     _head: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place."""
         super().connection_made(transport)
         self.peer = peer_of(*(transport.get_extra_info(end) for end in ("peername", "sockname")))
         self.since = self.loop.time()
@@ -52,7 +51,6 @@ class Connection(H11Protocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of a request."""
         super().data_received(data)
         if self.is_answering:
             self._stop_waiting()
@@ -60,14 +58,12 @@ class Connection(H11Protocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place back."""
         self._stop_waiting()
         self.app_state["places"].pop(self, None)
         super().connection_lost(exc)
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request is being answered."""
         cycle = self.cycle  # None before the first one
         return cycle is not None and not cycle.response_complete  # type: ignore[redundant-expr]
 

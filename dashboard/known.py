@@ -68,13 +68,11 @@ class Known:
     # What is heard
 
     def unanswered(self, fault: str) -> None:
-        """The daemon does not answer."""
         if self.reachable or fault != self.fault:
             self.live += 1
         self.reachable, self.fault = False, fault
 
     def take_status(self, status: ServiceStatus) -> None:
-        """Take the daemon's state in, with its last round."""
         self.reachable, self.fault = True, ""
         self.heard, self.status = status.time, status
         last = status.last_round
@@ -92,7 +90,6 @@ class Known:
         self._finish_round()
 
     def take_queue(self, answer: QueueAnswer) -> None:
-        """Take all jobs in that have not ended."""
         self.rows = {row.id: row for row in answer.jobs}
         self.loaded = True
         self.live += 1
@@ -112,7 +109,6 @@ class Known:
             self._loads.pop(oldest, None)
 
     def take_nodes(self, answer: NodesAnswer) -> None:
-        """Take the clusters in."""
         self.nodes = answer
         for cluster in answer.clusters:
             for node in cluster.nodes:
@@ -121,7 +117,6 @@ class Known:
                     self.lanes.append((cluster.cluster, node.name, node.slots))
 
     def take_plan(self, answer: PlanAnswer) -> None:
-        """Take the newest plan and what runs in."""
         self.plan = answer
         self.bars = tuple(self._bars(answer))
         for bar in self.bars:
@@ -143,7 +138,6 @@ class Known:
         )
 
     def row(self, job: str) -> QueueRow | None:
-        """A job, if it is known."""
         return self.ended.get(job) or self.rows.get(job)
 
     def jobs(self) -> Iterator[QueueRow]:
@@ -156,7 +150,6 @@ class Known:
                 yield row
 
     def on_node(self) -> dict[str, list[str]]:
-        """The jobs on each node."""
         out: dict[str, list[str]] = {}
         for bar in self.bars:
             if bar.kind != "planned":

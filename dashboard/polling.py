@@ -42,11 +42,9 @@ class Polling(threading.Thread):
         self._last_end = time.time() - HISTORY_S
 
     def stop(self) -> None:
-        """End soon."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Ask one daemon after the other."""
         while not self._stopped.is_set():
             try:
                 with self._connect() as client:

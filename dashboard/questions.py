@@ -41,15 +41,12 @@ class Questions:
         self._answers: dict[tuple[str, str], tuple[float, asyncio.Future[Any]]] = {}
 
     async def show(self, job: str) -> JobDetails:
-        """Everything the daemon shows us of a job."""
         return await self._answer("show", job, lambda client: client.show(job))
 
     async def why(self, job: str) -> Why:
-        """The reason why a job waits."""
         return await self._answer("why", job, lambda client: client.why(job))
 
     async def events(self, job: str) -> tuple[Event, ...]:
-        """The history of a job."""
         return await self._answer("events", job, lambda client: tuple(client.events(job=job)))
 
     async def _answer(self, kind: str, job: str, ask: Callable[[Client], T]) -> T:
@@ -80,5 +77,4 @@ class Questions:
             raise
 
     def close(self) -> None:
-        """Ask nothing any more."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -37,7 +37,6 @@ class WebServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
         yield
 
 
@@ -92,7 +91,6 @@ class DashboardServer:
         self.hub.tell()
 
     async def serve(self, *, on_signals: bool = True) -> None:
-        """Serve until told to stop."""
         self._loop = asyncio.get_running_loop()
         # a browser that left while it was written to is no news
         logging.getLogger("asyncio").addFilter(lambda record: record.msg != SENT_TO_NOBODY)

@@ -30,7 +30,6 @@ class Hub:
             self._wake()
 
     def close(self) -> None:
-        """End all streams."""
         self._run = object()
         self._wake()
 

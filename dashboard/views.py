@@ -9,24 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from coalloc.dashboard import answers
 from coalloc.dashboard.access import Viewer
-from coalloc.dashboard.answers import (
-    Bar,
-    Clusters,
-    ClusterSummary,
-    Jobs,
-    JobsAsked,
-    NodeEntry,
-    Nodes,
-    Rounds,
-    SitePlan,
-    SiteStatus,
-    Timeline,
-    TimelineAsked,
-    WaitGroup,
-    Waits,
-    WaitsAsked,
-)
 from coalloc.dashboard.known import ENDED, ON_NODES, WAITING, Known
 from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of
 from coalloc.model.values import replace
@@ -46,9 +30,9 @@ GROUP_OF: Mapping[str, Callable[[QueueRow], str]] = {
 }
 
 
-def status(known: Known, viewer: Viewer) -> SiteStatus:
+def status(known: Known, viewer: Viewer) -> answers.SiteStatus:
     """Whether the daemon answers, and how the queue is."""
-    return SiteStatus(
+    return answers.SiteStatus(
         instance=known.instance,
         revision=known.revision,
         reachable=known.reachable,
@@ -77,16 +61,16 @@ def _planned_on(known: Known) -> Iterator[str]:
     return (" + ".join(sorted(names)) for names in places.values())
 
 
-def clusters(known: Known) -> Clusters:
+def clusters(known: Known) -> answers.Clusters:
     """All clusters in figures."""
     running: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
     for bar in known.bars:
         if bar.kind != "local":
             (waiting if bar.kind == "planned" else running).update(bar.clusters)
-    return Clusters(
+    return answers.Clusters(
         clusters=tuple(
-            ClusterSummary(
+            answers.ClusterSummary(
                 row=replace(row, nodes=()),
                 nodes=len(row.nodes),
                 nodes_up=sum(node.state == "up" for node in row.nodes),
@@ -102,12 +86,12 @@ def clusters(known: Known) -> Clusters:
     )
 
 
-def nodes(known: Known) -> Nodes:
+def nodes(known: Known) -> answers.Nodes:
     """All nodes and what is on them."""
     jobs = known.on_node()
-    return Nodes(
+    return answers.Nodes(
         nodes=tuple(
-            NodeEntry(cluster=row.cluster, node=node, jobs=tuple(jobs.get(node.name, ())))
+            answers.NodeEntry(cluster=row.cluster, node=node, jobs=tuple(jobs.get(node.name, ())))
             for row in known.nodes.clusters
             for node in row.nodes
         ),
@@ -115,12 +99,12 @@ def nodes(known: Known) -> Nodes:
     )
 
 
-def jobs(known: Known, asked: JobsAsked) -> Jobs:
+def jobs(known: Known, asked: answers.JobsAsked) -> answers.Jobs:
     """Jobs, the newest first."""
     found = [row for row in known.jobs() if _fits(row, asked)]
     found.sort(key=lambda row: row.submitted, reverse=True)
     end = asked.offset + asked.limit
-    return Jobs(
+    return answers.Jobs(
         jobs=tuple(found[asked.offset : end]),
         total=len(found),
         more=end < len(found),
@@ -128,7 +112,7 @@ def jobs(known: Known, asked: JobsAsked) -> Jobs:
     )
 
 
-def _fits(row: QueueRow, asked: JobsAsked) -> bool:
+def _fits(row: QueueRow, asked: answers.JobsAsked) -> bool:
     text = asked.q.lower()
     return (
         (asked.state in {"", row.state} or row.state in STATES.get(asked.state, ()))
@@ -146,11 +130,11 @@ def _fits(row: QueueRow, asked: JobsAsked) -> bool:
     )
 
 
-def plan(known: Known) -> SitePlan:
+def plan(known: Known) -> answers.SitePlan:
     """Work that runs, and the newest plan."""
     answer = known.plan
     made: Mapping[str, Any] = {} if answer is None else answer.plan.plan
-    return SitePlan(
+    return answers.SitePlan(
         round=0 if answer is None else answer.plan.round,
         planned=0.0 if answer is None else answer.plan.time,
         policy=made.get("policy", ""),
@@ -161,12 +145,12 @@ def plan(known: Known) -> SitePlan:
     )
 
 
-def rounds(known: Known) -> Rounds:
+def rounds(known: Known) -> answers.Rounds:
     """Rounds, the newest first."""
-    return Rounds(rounds=tuple(reversed(known.rounds)), time=time.time())
+    return answers.Rounds(rounds=tuple(reversed(known.rounds)), time=time.time())
 
 
-def waits(known: Known, asked: WaitsAsked) -> Waits:
+def waits(known: Known, asked: answers.WaitsAsked) -> answers.Waits:
     """Wait times of jobs that have started."""
     group_of = GROUP_OF[asked.by]
     found: dict[str, list[float]] = {}
@@ -174,7 +158,7 @@ def waits(known: Known, asked: WaitsAsked) -> Waits:
         if row.started is not None:
             found.setdefault(group_of(row), []).append(max(0.0, row.started - row.submitted))
     groups = sorted(found.items(), key=lambda item: -len(item[1]))[:GROUPS]
-    return Waits(
+    return answers.Waits(
         by=asked.by,
         bounds_s=BOUNDS_S,
         groups=tuple(_group(name, values) for name, values in groups),
@@ -182,12 +166,12 @@ def waits(known: Known, asked: WaitsAsked) -> Waits:
     )
 
 
-def _group(name: str, values: list[float]) -> WaitGroup:
+def _group(name: str, values: list[float]) -> answers.WaitGroup:
     values.sort()
     counts = [0] * (len(BOUNDS_S) + 1)
     for value in values:
         counts[bisect.bisect_left(BOUNDS_S, value)] += 1
-    return WaitGroup(
+    return answers.WaitGroup(
         name=name,
         jobs=len(values),
         mean_s=sum(values) / len(values),
@@ -197,11 +181,11 @@ def _group(name: str, values: list[float]) -> WaitGroup:
     )
 
 
-def timeline(known: Known, asked: TimelineAsked) -> Timeline:
+def timeline(known: Known, asked: answers.TimelineAsked) -> answers.Timeline:
     """Rows of the Gantt chart, in a short form."""
     rows, revision, more = known.ended_since(asked.since, asked.limit)
     numbers = {row.cluster: i for i, row in enumerate(known.nodes.clusters)}
-    return Timeline(
+    return answers.Timeline(
         instance=known.instance,
         revision=revision,
         more=more,
@@ -220,7 +204,7 @@ def _ended_row(known: Known, numbers: Mapping[str, int], row: QueueRow) -> list[
     return [row.id, row.name, row.user, row.state, *times, lanes, loads, row.project]
 
 
-def _live_row(known: Known, numbers: Mapping[str, int], bar: Bar) -> list[Any]:
+def _live_row(known: Known, numbers: Mapping[str, int], bar: answers.Bar) -> list[Any]:
     name = bar.name if bar.task is None else f"{bar.name} {bar.task}".strip()
     lanes, loads = known.lanes_of(bar.nodes), _flat(numbers, bar.link_gbps)
     row = known.rows.get(bar.job)

@@ -32,7 +32,7 @@ MODULES = (
     ),
     *(
         f"coalloc.model.sites.{name}"
-        for name in ("parts", "reading", "reserved", "site_rules", "staging", "streams")
+        for name in ("parts", "reading", "site_rules", "staging", "streams")
     ),
     "coalloc.model.snapshot",
 )

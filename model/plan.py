@@ -196,7 +196,6 @@ class Plan(
     _repr_svg_ = plot
 
     def __str__(self) -> str:
-        """Its value and the first starts."""
         from coalloc.model.pictures.plans import text
 
         return text(self)

@@ -235,7 +235,6 @@ class ProjectConfig(LimitsConfig, frozen=True, kw_only=True):
     guarantees: dict[str, Number] = field(default_factory=dict)
 
     def lists(self, user: str) -> bool:
-        """Whether its patterns name a user."""
         return any(fnmatchcase(user, pattern) for pattern in self.users)
 
 

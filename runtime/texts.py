@@ -17,6 +17,11 @@ def to_install(extra: str) -> str:
     return f"pip install '.[{extra}]' in a checkout of coalloc, or 'PATH/TO/coalloc-….whl[{extra}]'"
 
 
+def printable(text: str) -> str:
+    """The text without anything a terminal would act on."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
 def length(value: float | None) -> str:
     """Seconds as squeue shows them: 0:05, 12:34, 1:02:03, 3-04:05:06."""
     if value is None:

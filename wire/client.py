@@ -194,7 +194,6 @@ class RequestConnection:
             raise NoAnswerError(f"no daemon at {self.endpoint}") from error
 
     def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
-        """Wait for the answer to a request that was sent."""
         limit = self.timeout_s if timeout_s is None else timeout_s
         end = time.monotonic() + limit
         while request not in self._early:

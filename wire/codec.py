@@ -13,15 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from coalloc.core.base import messages, requests
-from coalloc.core.base.messages import (
-    Hello,
-    Numbered,
-    Order,
-    Report,
-    Statement,
-    Streamed,
-    Welcome,
-)
+from coalloc.core.base.messages import Hello, Numbered, Order, Report, Statement, Streamed, Welcome
 from coalloc.model.sites.parts import OF_THE_EXECUTOR
 from coalloc.wire.frames import PROTOCOL, WireError, decode_object, encode
 
@@ -93,9 +85,7 @@ def decode_order(body: Mapping[str, Any]) -> Order:
     return order
 
 
-def decode_for_executor(
-    frame: bytes,
-) -> Numbered | ToExecutor:
+def decode_for_executor(frame: bytes) -> Numbered | ToExecutor:
     """Decode a message to an executor."""
     body = decode_object(frame)
     if body["type"] in TO_EXECUTOR:

@@ -1,8 +1,8 @@
 """CURVE: who may connect to a socket, and how each side learns that a handshake has failed.
 
 A listener that has a key but no authenticator would accept everybody: so every socket enforces
-its domain, which `gatekeeper` answers for. A handshake that fails is
-told by the socket's monitor alone: the refused side would otherwise wait for ever.
+its domain, which `ZapAuthenticator` answers for. A handshake that fails is told by the socket's
+monitor alone: the refused side would otherwise wait for ever.
 """
 
 from __future__ import annotations
@@ -113,35 +113,6 @@ def is_key(text: object) -> bool:
         return False
 
 
-def sealed(public: str, text: bytes) -> str:
-    """Encrypt a text for the holder of a key's private half alone; in base64.
-
-    `ValueError`: it is no key that one can encrypt for.
-    """
-    from nacl.encoding import Base64Encoder
-    from nacl.exceptions import CryptoError
-    from nacl.public import PublicKey, SealedBox
-
-    try:
-        box = SealedBox(PublicKey(z85.decode(public)))
-        return box.encrypt(text, encoder=Base64Encoder).decode()
-    except CryptoError as error:
-        raise ValueError("is no key") from error
-
-
-def unsealed(pair: KeyPair, text: str) -> bytes:
-    """Decrypt what `sealed` has made for this key; `ValueError`: it is something else."""
-    from nacl.encoding import Base64Encoder
-    from nacl.exceptions import CryptoError
-    from nacl.public import PrivateKey, SealedBox
-
-    try:
-        box = SealedBox(PrivateKey(z85.decode(pair.secret)))
-        return box.decrypt(text.encode(), encoder=Base64Encoder)
-    except (CryptoError, TypeError) as error:
-        raise ValueError("is not sealed for this key") from error
-
-
 class Handshakes:
     """Ends of the handshakes of one socket; attach before bind or connect."""
 
@@ -168,8 +139,6 @@ class Handshakes:
             yield _OUTCOMES.get(number, CLOSED)
 
     def attach(self, loop: asyncio.AbstractEventLoop, on_handshake: OnHandshake) -> None:
-        """Call for every outcome."""
-
         def look() -> None:
             for outcome in self.outcomes():
                 on_handshake(outcome)

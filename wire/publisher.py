@@ -82,7 +82,6 @@ class Publisher:
 
     @property
     def path(self) -> Path | None:
-        """The socket's file, where it listens on an ipc end point."""
         is_file = self.endpoint.startswith("ipc://")
         return Path(self.endpoint.removeprefix("ipc://")) if is_file else None
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from coalloc.core.base.messages import Numbered, Statement, Streamed, TurnedAway
 from coalloc.core.base.requests import Refused
+from coalloc.model.settings import DaemonConfig
 from coalloc.wire.answers import Answer, Refusal
 from coalloc.wire.authenticator import ZapAuthenticator
 from coalloc.wire.codec import ToExecutor, decode_from_executor, encode_message
@@ -92,14 +93,6 @@ class Guard(Protocol):
         """A key that may not has spoken for a cluster."""
 
 
-class Endpoints(Struct, frozen=True, kw_only=True):
-    """Addresses of the three sockets."""
-
-    clients: str
-    executors: str
-    watchers: str
-
-
 OnRequest = Callable[[Origin, Mapping[str, Any]], None]
 OnStatement = Callable[[Statement | Streamed, ExecutorPeer], None]
 OnFault = Callable[[str, str, str, bool], None]
@@ -114,28 +107,27 @@ class Server:
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        config: DaemonConfig,
         *,
         guard: Guard | None = None,
-        max_bytes: int,
-        max_values: int = 250_000,
         on_request: OnRequest,
         on_statement: OnStatement,
         on_fault: OnFault,
     ) -> None:
-        self.endpoints = endpoints
+        self.config = config
         self.faults: Counter[str] = Counter()
-        self.max_values = max_values
+        self.max_values = config.max_values
         self._guard = guard
         self._on_request, self._on_statement, self._on_fault = on_request, on_statement, on_fault
         self._faulty: set[tuple[str, bytes]] = set()
         self._context = new_context()
         self._gate: ZapAuthenticator | None = None
+        max_bytes = config.max_message_bytes
         self._clients = self._port(CLIENTS, self._from_client, max_bytes)
         # Executors are ours: a reading of thousands of nodes may be longer than a client's request.
         self._executors = self._port(EXECUTORS, self._from_executor, max(max_bytes, 64 << 20))
         self._publisher = Publisher(
-            endpoints.watchers,
+            config.publish_endpoint,
             self._listening(WATCHERS),
             None if guard is None else guard.admits,
             None if guard is None else partial(guard.handshaken, WATCHERS),
@@ -167,8 +159,8 @@ class Server:
             self._gate = ZapAuthenticator(self._context, (CLIENTS, EXECUTORS), self._guard.admits)
             self._gate.start()
         for port, endpoint in (
-            (self._clients, self.endpoints.clients),
-            (self._executors, self.endpoints.executors),
+            (self._clients, self.config.endpoint),
+            (self._executors, self.config.executor_endpoint),
         ):
             port.bind(endpoint)
             port.attach(loop)

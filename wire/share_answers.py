@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from coalloc.core.base.accuracy import RunTimeAccuracy, StartAccuracy
-from coalloc.core.base.projects import Factors
+from coalloc.core.base.projects import DayUsage, Factors
 from coalloc.core.base.records import JobState
 from coalloc.wire.answers import Answer, TimedAnswer
 
@@ -77,22 +77,11 @@ class AccountAnswer(TimedAnswer, frozen=True, kw_only=True, tag="account"):
     """What to ask with for the next page; empty: this is the last one."""
 
 
-class UsageRow(Struct, frozen=True, kw_only=True):
+class UsageRow(DayUsage, frozen=True, kw_only=True):
     """Use of one cluster by a user in a project on one day of UTC."""
 
     day: str
     """Such as ``2026-11-22``."""
-    project: str
-    user: str
-    cluster: str
-    proc_s: float
-    """Processor-seconds of attempts that have ended, and those of jobs on several clusters."""
-    coallocated_proc_s: float = 0.0
-    """Of jobs on several clusters."""
-    jobs: int = 0
-    """That ended on it, each at its first cluster, and their waits, seconds."""
-    wait_s: float = 0.0
-    """Of these."""
 
 
 class UsageAnswer(TimedAnswer, frozen=True, kw_only=True, tag="usage"):

@@ -48,7 +48,6 @@ class WorkerSocket:
         return self._socket.send([connection, encode(message)])
 
     async def close(self) -> None:
-        """Send what is left, and close."""
         self._socket.close()
         self._gate.stop()
         await asyncio.sleep(0.0)  # the gate ends

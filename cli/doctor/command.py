@@ -13,7 +13,8 @@ from msgspec.structs import asdict
 
 from coalloc.cli.command import DONE, FAILED, Command, connect, print_json
 from coalloc.cli.doctor.findings import Finding, Level, ok, problem
-from coalloc.cli.output import is_terminal, printable
+from coalloc.cli.output import is_terminal
+from coalloc.runtime.texts import printable
 
 if TYPE_CHECKING:
     from coalloc.model.settings import Config

@@ -139,7 +139,6 @@ def _folder_finding(
 
 
 def _disks(config: Config) -> Iterator[Finding]:
-    """The file systems of store and cache, each once."""
     seen: set[int] = set()
     folders = {"disk of the store": config.daemon.state_dir}
     folders["disk of compiled code"] = config.solver.cache_dir or config.daemon.state_dir

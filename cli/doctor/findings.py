@@ -33,7 +33,6 @@ class Finding(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """One line: what was seen and what to do."""
         return f"{self.text}: {self.todo}" if self.todo else self.text
 
 

@@ -91,11 +91,7 @@ def health_findings(status: ServiceStatus, *, sees_disk: bool) -> Iterator[Findi
         yield ok("solver", "warm")
     else:
         steps = f", {solver.done} of {solver.steps} steps" if solver.steps else ""
-        yield warning(
-            "solver",
-            f"compiles its code{steps}",
-            "wait; coallocd --warm does it ahead",
-        )
+        yield warning("solver", f"compiles its code{steps}", "wait; coallocd --warm does it ahead")
     if status.paused:
         yield warning("rounds", "paused by an operator", "coalloc resume rounds")
     else:

@@ -1,11 +1,12 @@
-"""``coalloc run``: a command on the clusters as if it ran here."""
+"""``coalloc run``: a command on the clusters as if it ran here; ``coalloc attach``: its output."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 
-from coalloc.cli.command import Command, Parser, connect, note
+from coalloc.cli.command import Command, CommandError, Parser, connect, note
 from coalloc.cli.interactive.terminal import SignalledError, Terminal, told_end
 from coalloc.cli.submit import command as submit
 from coalloc.cli.submit import options as shared
@@ -14,6 +15,7 @@ from coalloc.cli.submit.told import Told, add_words, judge, judge_marks, merged
 from coalloc.client.client import Client, RefusedError
 from coalloc.client.submission import submission
 from coalloc.model.sites.streams import PIPES, PTY
+from coalloc.option_text import add_options
 
 ABOUT = """\
 Run a command as a job, and wait for it: its output and errors come here, and its exit code is
@@ -24,6 +26,11 @@ With --pty the command is started once and has this terminal, on the first of it
 An interrupt (Ctrl-C) is passed on to the job's processes; a second one within 2 s ends the job.
 SIGTERM and SIGHUP end it at once. If this command is killed, its job is cancelled when it was not
 heard of for 60 s. A restart of the daemon is waited for, and nothing of the output is lost."""
+ATTACH = """
+job     id of a running job
+--all   from the beginning, not from the last 4 KiB on
+"""
+LAST_BYTES = 4096
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +89,19 @@ def _followed(client: Client, job: str, *, is_tty: bool) -> int:
     return told_end(terminal, end, job)
 
 
+def _attach(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        record = client.show(args.job).record
+        if record.stream:
+            raise CommandError(f"job {args.job}: its output is its client's alone (coalloc run)")
+        terminal = Terminal(client, args.job, begin=0 if args.all else -LAST_BYTES)
+        try:
+            return told_end(terminal, terminal.follow(), args.job)
+        except KeyboardInterrupt:
+            note(f"no longer attached; job {args.job} goes on")
+            raise
+
+
 COMMANDS = {
     "run": Command(
         doc="run a command and follow it, also in a terminal",
@@ -89,5 +109,14 @@ COMMANDS = {
         example="coalloc run -n 8 -t 10 -- ./model --check\n  coalloc run --pty -c 4 bash",
         add=_add,
         run=_run,
-    )
+    ),
+    "attach": Command(
+        doc="follow a running job's output",
+        about="Follow the output of a running job until it ends; its exit code is ours. What is "
+        "shown is what\nits first process writes to its files, read on its node. An interrupt "
+        "ends this command alone.",
+        example="coalloc attach 17",
+        add=partial(add_options, text=ATTACH),
+        run=_attach,
+    ),
 }

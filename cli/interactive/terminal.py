@@ -116,7 +116,6 @@ class Terminal:
         self.session.tell(signal=int(signal.SIGINT))
 
     def cancel(self, reason: str) -> None:
-        """End the job, if it has not ended."""
         with contextlib.suppress(RefusedError):
             self._client.cancel(self._job, reason)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from coalloc.cli.jobs.queue_columns import WAITING
-from coalloc.cli.output import block, printable, reason
+from coalloc.cli.output import block, reason
 from coalloc.client.client import Client, RefusedError
 from coalloc.model.formats.nodeset import fold
-from coalloc.runtime.texts import instant
+from coalloc.runtime.texts import instant, printable
 from coalloc.wire.job_rows import QueueRow
 
 

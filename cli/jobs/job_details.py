@@ -8,12 +8,13 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
+from coalloc.cli.events import fields_text
+from coalloc.cli.output import aligned, block, figure, node_set, precise, reason
 from coalloc.core.base.records import PartRecord
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob, span
 from coalloc.model.output_names import DEFAULT_OUTPUT
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup, TableSpeedup
-from coalloc.runtime.texts import between, instant, length
+from coalloc.runtime.texts import between, instant, length, printable
 from coalloc.wire.job_rows import JobDetails, PieceRow, TaskRow
 
 ORIGINS = {
@@ -243,17 +244,6 @@ def _part(part: PartRecord, limit: float | None) -> str:
 
 
 def _event(event: Mapping[str, Any]) -> str:
-    fields = " ".join(
-        f"{key}={_short(value)}"
-        for key, value in event.items()
-        if key not in {"seq", "time", "kind"} and value not in (None, "")
-    )
-    return printable(f"  {precise(event['time'])}  {event['kind']}  {fields}".rstrip())
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict) and all(isinstance(count, int) for count in value.values()):
-        return node_set(value)
-    if isinstance(value, list):
-        return ",".join(str(item) for item in value)
-    return str(value)
+    left_out = {"seq", "time", "kind"}
+    fields = {k: v for k, v in event.items() if k not in left_out and v not in (None, "")}
+    return printable(f"  {precise(event['time'])}  {event['kind']}  {fields_text(fields)}".rstrip())

@@ -13,10 +13,11 @@ from coalloc.cli.command import Command, CommandError, Parser, answer_json, conn
 from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.jobs.queue_columns import CODES, WAITING
 from coalloc.cli.jobs.wait import wait_and_tell
-from coalloc.cli.output import is_terminal, printable, show_table
+from coalloc.cli.output import is_terminal, show_table
 from coalloc.model.values import replace
 from coalloc.option_text import add_options
 from coalloc.runtime import texts
+from coalloc.runtime.texts import printable
 from coalloc.runtime.user import user_name
 from coalloc.wire.job_rows import QueueRow
 

@@ -44,7 +44,6 @@ class Now(Struct, frozen=True, kw_only=True):
     what goes without saying."""
 
     def at(self, value: float | None) -> str:
-        """An instant."""
         return clock(value, self.time) if self.brief and value is not None else instant(value)
 
 
@@ -64,14 +63,12 @@ class Column(Struct, frozen=True):
     """Set to the right."""
 
     def text(self, group: Group, now: Now) -> str:
-        """Its text for a group."""
         if self.cell is not None:
             return self.cell(group, now)
         value = self.value(group, now)
         return now.at(value) if self.show is None else self.show(value)
 
     def key(self, group: Group, now: Now) -> tuple[bool, Any]:
-        """The value that a group is ordered by."""
         value = self.value(group, now)
         return value is None, value
 
@@ -258,10 +255,7 @@ COLUMNS: dict[str, Column] = {
 }
 BY_LETTER = {letter: name for name, column in COLUMNS.items() for letter in column.letters}
 USUAL = ("jobid", "name", "user", "st", "time", "procs", "start", "clusters", "where")
-LONG = (
-    *("jobid", "name", "user", "state", "time", "limit", "left", "priority", "procs"),
-    "where",
-)
+LONG = (*("jobid", "name", "user", "state", "time", "limit", "left", "priority", "procs"), "where")
 STARTS = ("jobid", "name", "user", "st", "start", "likely", "procs", "priority", "where")
 
 
@@ -277,7 +271,6 @@ class Field(Struct, frozen=True, kw_only=True):
     """Its text stands on the right."""
 
     def padded(self, text: str) -> str:
-        """The text in its width, cut there."""
         if not self.width:
             return self.before + text
         cut = text[: self.width]

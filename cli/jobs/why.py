@@ -18,12 +18,7 @@ from coalloc.cli.command import (
     print_json_rows,
     until,
 )
-from coalloc.cli.jobs.array_summary import (
-    array_lines,
-    first_waiting,
-    members_instead,
-    members_of,
-)
+from coalloc.cli.jobs.array_summary import array_lines, first_waiting, members_instead, members_of
 from coalloc.cli.jobs.queue_columns import WAITING
 from coalloc.cli.output import WALL_CLOCK_S, reason
 from coalloc.client.client import Client

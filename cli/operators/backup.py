@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from coalloc.cli.command import DONE, Command, CommandError, configuration, connect, note
+from coalloc.cli.command import CONFIG, DONE, Command, CommandError, configuration, connect, note
 from coalloc.option_text import add_options
 
 STORE = "coalloc.db"
@@ -48,18 +48,16 @@ def _backup_stopped(args: argparse.Namespace, path: Path) -> int:
     return DONE
 
 
+WITHOUT_BACKUP = """
+--salvage   keep what is whole of a damaged FILE, by default of the store itself
+--empty     begin a store without any job
+"""
+
+
 def _add_restore(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", type=Path, nargs="?", metavar="FILE", help="as 'coalloc backup' wrote it"
-    )
-    without = parser.add_mutually_exclusive_group()
-    without.add_argument(
-        "--salvage",
-        action="store_true",
-        help="keep what is whole of a damaged FILE, by default of the store itself",
-    )
-    without.add_argument("--empty", action="store_true", help="begin a store without any job")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
+    add_options(parser, "FILE?   as 'coalloc backup' wrote it", file=Path)
+    add_options(parser.add_mutually_exclusive_group(), WITHOUT_BACKUP)
+    add_options(parser, CONFIG, config=Path)
 
 
 def _restore(args: argparse.Namespace) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,34 +58,9 @@ PUBLIC @key      40 characters, as 'keys new' prints
 }
 """Help and options of each verb."""
 
-_DASHED = re.compile(r"-(?![-hu])[!-~]{7,39}|-[!-~]{39}", re.ASCII)
-"""A key, or the beginning of one, that looks like an option; some made by older versions do."""
-
-
-class _KeyParser(argparse.ArgumentParser):
-    """Takes keys that begin with a dash."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "allow_abbrev": False})
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
-        """Parse, with such keys where no option is looked for."""
-        words = list(sys.argv[1:] if args is None else args)
-        keys = [] if "--" in words else [word for word in words if _DASHED.fullmatch(word)]
-        if keys:
-            words = [*(word for word in words if word not in keys), "--", *keys]
-        return super().parse_known_args(words, namespace)
-
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(
-        dest="verb",
-        metavar="new|authorize|revoke|list",
-        required=True,
-        parser_class=_KeyParser,
-    )
+    verbs = parser.add_subparsers(dest="verb", metavar="new|authorize|revoke|list", required=True)
     for verb, (about, options) in VERBS.items():
         added = verbs.add_parser(verb, help=about)
         add_options(added, options, file=Path, role=ROLES)

@@ -29,7 +29,6 @@ class Picture(Struct, frozen=True, kw_only=True):
     """How many placements, the last ones, run already."""
 
     def is_running(self, index: int) -> bool:
-        """Tell if a placement runs already."""
         return index >= len(self.plan.placements) - self.running
 
 

@@ -14,8 +14,7 @@ from coalloc.cli.command import Command, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
 from coalloc.cli.submit import options as shared
-from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of
-from coalloc.cli.submit.script_programs import programs
+from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, programs
 from coalloc.cli.submit.shape_words import add_layout, lay_out
 from coalloc.cli.submit.told import (
     Told,
@@ -269,7 +268,6 @@ def _check_speedup(given: Mapping[str, Any], command: str) -> None:
 
 
 def _start(estimate: Estimate) -> str:
-    """Start and nodes."""
     likely = between(estimate.start_early, estimate.start_late, estimate.time)
     start = instant(estimate.start_estimate) + (f" ({likely})" if likely else "")
     return f"start at {start} on {node_set(estimate.nodes)}"

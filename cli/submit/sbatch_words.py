@@ -41,7 +41,6 @@ class Word(NamedTuple):
 
     @property
     def flags(self) -> list[str]:
-        """The names, apart."""
         return self.names.split()
 
     @property

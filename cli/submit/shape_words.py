@@ -100,7 +100,6 @@ class _Size:
 
     @property
     def fewest(self) -> int:
-        """Processes at the least."""
         return self.tasks[0] if isinstance(self.tasks, tuple) else self.tasks or 1
 
     def _count(self) -> None:
@@ -174,7 +173,6 @@ class _Size:
         raise InputError("gpus", f"{what}; say --gpus-per-node")
 
     def shape(self, *, counts: bool) -> tuple[Shape, int]:
-        """The shape, and MiB of each process."""
         options = self._options
         cpus = self._cpus() or options.cpus_per_task or int(counts)
         memory, on_node = options.memory_mb_per_proc or 0, options.mem or 0
@@ -212,5 +210,4 @@ class _Size:
 
 
 def _of_family(amounts: Counter[str]) -> int:
-    """GPUs among resources."""
     return sum(count for name, count in amounts.items() if name.partition(":")[0] == "gpu")

@@ -25,15 +25,12 @@ class Told:
         self._warnings: list[str] = []
 
     def of(self, dest: str) -> str:
-        """Beginning of a message on an option."""
         return self.where.get(dest, f"{self.command}: ")
 
     def refuse(self, where: str, what: str) -> None:
-        """Note a refusal."""
         self._refusals.append(f"{where}{what}")
 
     def warn(self, where: str, what: str) -> None:
-        """Note that something is not as it was meant."""
         self._warnings.append(f"warning: {where}{what}")
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, note
 from coalloc.cli.submit import options as shared
-from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
+from coalloc.client.submission import WorkflowOptions, workflow_submission
 from coalloc.model.errors import InputError
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import Estimate, Submitted
@@ -65,7 +65,6 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _span(estimate: Estimate) -> str:
-    """Start and end of the whole."""
     start, end = instant(estimate.start_estimate), instant(estimate.end_estimate)
     return f"start at {start} and end at {end}"
 

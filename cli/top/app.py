@@ -19,7 +19,6 @@ from textual.widgets import DataTable, Footer, Input, Static
 from coalloc.cli.jobs.job_details import job_lines as details
 from coalloc.cli.jobs.queue_columns import COLUMNS, ENDED
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
-from coalloc.cli.output import printable
 from coalloc.cli.top.command import (
     JOB_COLUMNS,
     MOST_LINES,
@@ -31,6 +30,7 @@ from coalloc.cli.top.command import (
     tail,
 )
 from coalloc.client.client import NoAnswerError, RefusedError
+from coalloc.runtime.texts import printable
 
 Troubles = (NoAnswerError, RefusedError, OSError)
 
@@ -48,7 +48,6 @@ class Question(ModalScreen[bool]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        """One line, and what the keys do."""
         with Vertical(id="question"):
             yield Static(Text(f"{self._text}\n\ny: yes   n: no"))
 
@@ -68,25 +67,21 @@ class JobScreen(Screen[None]):
         self.shows_output = output
 
     def compose(self) -> ComposeResult:
-        """A head, and a text that can be scrolled."""
         yield Static(id="head", markup=False)
         with VerticalScroll():
             yield Static(id="text", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
-        """Look now, and again and again."""
         self.set_interval(self.every_s, self.refresh_text)
         self.refresh_text()
 
     def action_output(self) -> None:
-        """Change between the job and its output."""
         self.shows_output = not self.shows_output
         self.refresh_text()
 
     @work(thread=True, exclusive=True, group="job")
     def refresh_text(self) -> None:
-        """Ask in a thread."""
         head, text, is_output = self._asked()
         self.app.call_from_thread(self._show, head, text, is_output)
 
@@ -137,7 +132,6 @@ class Top(App[None]):
         self.seen: Look | None = None
 
     def compose(self) -> ComposeResult:
-        """The daemon, clusters, jobs, keys."""
         yield Static("…", id="head", markup=False)
         yield DataTable(id="clusters", cursor_type="none", zebra_stripes=False)
         yield Static(id="note", markup=False)
@@ -146,7 +140,6 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Set the columns, and begin to look."""
         self.query_one("#clusters", DataTable).add_columns(*CLUSTER_HEADERS)
         jobs = self.query_one("#jobs", DataTable)
         jobs.add_columns(*(COLUMNS[name].header for name in JOB_COLUMNS))
@@ -156,7 +149,6 @@ class Top(App[None]):
 
     @work(thread=True, exclusive=True, group="look")
     def look(self) -> None:
-        """Ask in a thread."""
         try:
             found = self.source.look(everything=self.everything)
         except Troubles as error:
@@ -207,17 +199,14 @@ class Top(App[None]):
             self._show_jobs(self.seen)
 
     def action_sort(self) -> None:
-        """Take the next order."""
         self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
         self._again()
 
     def action_all(self) -> None:
-        """Show those that have ended, too, or no longer."""
         self.everything = not self.everything
         self.look()
 
     def action_filter(self) -> None:
-        """Ask for words."""
         field = self.query_one("#filter", Input)
         field.add_class("shown")
         field.focus()
@@ -233,7 +222,6 @@ class Top(App[None]):
         self.query_one("#jobs", DataTable).focus()
 
     def action_clear(self) -> None:
-        """Forget the filter."""
         field = self.query_one("#filter", Input)
         field.value = ""
         self._filter_done()
@@ -243,17 +231,14 @@ class Top(App[None]):
         self.action_open()
 
     def action_open(self) -> None:
-        """Show the job."""
         if job := self.chosen():
             self.push_screen(JobScreen(self.source, job, self.every_s))
 
     def action_output(self) -> None:
-        """Follow the output of the job."""
         if job := self.chosen():
             self.push_screen(JobScreen(self.source, job, self.every_s, output=True))
 
     def action_cancel(self) -> None:
-        """Ask, and end the job."""
         screen = self.screen
         job = screen.job if isinstance(screen, JobScreen) else self.chosen()
         row = next((r for r in self.seen.jobs if r.id == job), None) if self.seen else None
@@ -269,7 +254,6 @@ class Top(App[None]):
 
     @work(thread=True)
     def end(self, job: str) -> None:
-        """Cancel in a thread, and say what came of it."""
         try:
             self.source.cancel(job)
         except Troubles as error:

@@ -18,11 +18,11 @@ from msgspec import Struct
 from coalloc.cli.command import Command, CommandError, connect
 from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
-from coalloc.cli.output import is_terminal, printable, show_table
+from coalloc.cli.output import is_terminal, show_table
 from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of, rank_marks
 from coalloc.option_text import add_options
 from coalloc.runtime import texts
-from coalloc.runtime.texts import clock, length
+from coalloc.runtime.texts import clock, length, printable
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow
@@ -47,7 +47,6 @@ class Look(Struct, frozen=True, kw_only=True):
 
     @property
     def headline(self) -> str:
-        """The daemon in one line."""
         status = self.status
         solver = "" if status.solver.is_warm else ", solver compiles"
         paused = ", ROUNDS PAUSED" if status.paused else ""
@@ -122,7 +121,6 @@ class Source:
         self._client, self._lock = client, Lock()
 
     def look(self, *, everything: bool = False) -> Look:
-        """Ask for all that is shown."""
         with self._lock:
             return Look(
                 status=self._client.status(),
@@ -131,13 +129,11 @@ class Source:
             )
 
     def job(self, job: str) -> tuple[JobDetails, float]:
-        """One job, and the daemon's time."""
         with self._lock:
             answer = self._client.shown(job)
         return answer.job, answer.time
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """End a job."""
         with self._lock:
             return self._client.cancel(job)
 

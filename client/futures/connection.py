@@ -201,7 +201,6 @@ class DaemonConnection:
             self._early.clear()
 
     def _cancelled(self, client: Client) -> None:
-        """Tell the daemon what nobody wants."""
         while True:
             with self._changed:
                 if not self._to_cancel:

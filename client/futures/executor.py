@@ -23,7 +23,6 @@ from concurrent import futures
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from coalloc.client.client import Client
@@ -186,12 +185,7 @@ class Executor(futures.Executor):
         for future in living:
             future.end()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.end_all()
         self.shutdown(wait=True)

@@ -45,7 +45,6 @@ class Finished(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
     def text(self) -> str:
-        """Output of its processes."""
         return Path(self.output).read_text(encoding="utf-8", errors="replace")
 
 

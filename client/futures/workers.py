@@ -349,7 +349,6 @@ class CallWorkers:
 
 
 def _failure(job: JobFuture[EndedJob], output: Path) -> Exception:
-    """The error of a call whose worker has ended."""
     try:
         end = job.result(0.0)
     except CancelledError:

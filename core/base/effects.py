@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from coalloc.core.base.messages import Order
+from coalloc.core.base.projects import DayUsage
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import CommandAnswer
 from coalloc.core.base.speedup_fit import SizedRun
@@ -107,20 +108,10 @@ class SaveUsage(Effect, frozen=True, kw_only=True):
     at: float
 
 
-class AddUsage(Effect, frozen=True, kw_only=True):
-    """Add to what a user in a project has used of a cluster on one day of UTC."""
+class AddUsage(DayUsage, Effect, frozen=True, kw_only=True):
+    """Add to the usage of a day."""
 
     day: int
-    project: str
-    user: str
-    cluster: str
-    proc_s: float
-    coallocated_proc_s: float = 0.0
-    """Of it, by jobs on several clusters."""
-    jobs: int = 0
-    """That ended, each on the day of its end and at its first cluster."""
-    wait_s: float = 0.0
-    """Of these."""
 
 
 class SaveAccount(Effect, frozen=True, kw_only=True):

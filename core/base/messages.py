@@ -16,12 +16,8 @@ from coalloc.model.sites.reading import ClusterReading
 from coalloc.model.sites.staging import Stage
 from coalloc.model.sites.streams import StreamChunks, StreamWish
 
-LIMIT = "limit"
-"""Ability of an executor: it knows the order `Limit`; another one is not sent it."""
 SHAPES = "shapes"
 """Ability of an executor: it takes what a job's shape asks for; another one gets no such part."""
-STREAMS = "streams"
-"""Ability of an executor: its parts' output can be read while they run, and terminals be had."""
 MEMBERS = "members"
 """Ability of an executor: a part of its may run further members of an array; another one is sent
 each by itself."""
@@ -29,7 +25,7 @@ STAGES = "stages"
 """Ability of an executor: it is its user's own, and copies data for jobs with that user's files."""
 SLOW_CLAIMS = "slow_claims"
 """Said with the abilities: each claim there is a job of a batch system, and costs seconds."""
-ABILITIES = (LIMIT, SHAPES, STREAMS, MEMBERS)
+ABILITIES = (SHAPES, MEMBERS)
 """Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -188,8 +184,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
-    """What it can do that earlier ones could not: ``limit``, ``shapes``, ``streams``,
-    ``members``, ``stages``; ``slow_claims``: its claims are jobs of a batch system."""
+    """What it can do that earlier ones could not: ``shapes``, ``members``, ``stages``;
+    ``slow_claims``: its claims are jobs of a batch system."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

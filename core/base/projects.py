@@ -208,6 +208,22 @@ ProjectUser = tuple[str, str]
 """Project and user."""
 
 
+class DayUsage(Struct, frozen=True, kw_only=True):
+    """Usage of a cluster by a user in a project on one day of UTC."""
+
+    project: str
+    user: str
+    cluster: str
+    proc_s: float
+    """Processor-seconds of attempts that have ended."""
+    coallocated_proc_s: float = 0.0
+    """Of these, by jobs on several clusters."""
+    jobs: int = 0
+    """That ended, each on the day of its end and at its first cluster."""
+    wait_s: float = 0.0
+    """Of these, seconds."""
+
+
 class Usage(NamedTuple):
     """Decayed usage, processor-seconds, and the time it was counted at."""
 

@@ -46,27 +46,26 @@ class SubmitWorkflow(Submit, frozen=True, kw_only=True):
     """What each task runs where ``launch`` has no ``argv``."""
 
 
-class Cancel(Struct, frozen=True, kw_only=True):
-    """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``."""
+class OfJob(Struct, frozen=True, kw_only=True):
+    """A command about one job, or all members of an array."""
 
     job: str
     """Its id."""
+
+
+class Cancel(OfJob, frozen=True, kw_only=True):
+    """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``."""
+
     reason: str = ""
     """Kept with the job: one line of at most 500 characters."""
 
 
-class Hold(Struct, frozen=True, kw_only=True):
+class Hold(OfJob, frozen=True, kw_only=True):
     """Keep a waiting job from being planned."""
 
-    job: str
-    """Its id."""
 
-
-class Release(Struct, frozen=True, kw_only=True):
+class Release(OfJob, frozen=True, kw_only=True):
     """Undo `Hold`."""
-
-    job: str
-    """Its id."""
 
 
 class Update(Struct, frozen=True, kw_only=True):
@@ -89,11 +88,9 @@ class Update(Struct, frozen=True, kw_only=True):
     """As of `Submit`; 0 takes it away."""
 
 
-class SetPriority(Struct, frozen=True, kw_only=True):
+class SetPriority(OfJob, frozen=True, kw_only=True):
     """Double the weight of a waiting job so many times; below 0 it is halved."""
 
-    job: str
-    """Its id."""
     priority: float
     """Doublings, -30 to 30; 0 as before."""
 

@@ -103,7 +103,6 @@ class RoundControl:
         self.armed.clear()
 
     def queue_changed(self, jobs: int, procs: int) -> None:
-        """Look at the queue-length triggers."""
         for index, trigger in enumerate(self.triggers):
             if trigger.kind != "queue_length" or not self.armed.get(index, True):
                 continue
@@ -112,7 +111,6 @@ class RoundControl:
                 self.want("queue_length", trigger.policy)
 
     def timer_fired(self, index: int) -> None:
-        """A timer of the configuration is due."""
         if index < len(self.triggers) and self.triggers[index].kind == "timer":
             self.want("timer", self.triggers[index].policy)
 

@@ -11,26 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coalloc.core.base import state_tables as tables
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, Prepare
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.round_control import Isolation, RoundControl
-from coalloc.core.base.state_tables import (
-    Deadlines,
-    Findings,
-    FollowedPlan,
-    LastNumbers,
-    Learning,
-    Maintenance,
-    Marked,
-    NativeJobs,
-    Packs,
-    PendingCount,
-    Presence,
-    Sharing,
-)
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.settings import Config
@@ -72,7 +59,6 @@ class RoundState:
     """Of such searches in this round."""
 
     def count(self, started: JobRecord) -> None:
-        """Count a start by its plan."""
         self.coallocated += len(started.parts) > 1
         self.committed.add(started.id)
 
@@ -85,7 +71,7 @@ class State:
     rounds: RoundControl
     epoch: int = 1
     store: str = ""
-    last: LastNumbers = field(default_factory=LastNumbers)
+    last: tables.LastNumbers = field(default_factory=tables.LastNumbers)
     clock_set_s: float = 0.0
     """By how much the clock was set ahead while daemons ran, in sum, seconds."""
     jobs: dict[str, JobRecord] = field(default_factory=dict)
@@ -110,20 +96,20 @@ class State:
     """The placed jobs that load links."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
-    pending: PendingCount = field(default_factory=PendingCount)
-    packs: Packs = field(default_factory=Packs)
-    marked: Marked = field(default_factory=Marked)
-    deadlines: Deadlines = field(default_factory=Deadlines)
-    findings: Findings = field(default_factory=Findings)
-    native: NativeJobs = field(default_factory=NativeJobs)
+    pending: tables.PendingCount = field(default_factory=tables.PendingCount)
+    packs: tables.Packs = field(default_factory=tables.Packs)
+    marked: tables.Marked = field(default_factory=tables.Marked)
+    deadlines: tables.Deadlines = field(default_factory=tables.Deadlines)
+    findings: tables.Findings = field(default_factory=tables.Findings)
+    native: tables.NativeJobs = field(default_factory=tables.NativeJobs)
     tokens: dict[tuple[str, str], str] = field(default_factory=dict)
     clusters: dict[str, ClusterState] = field(default_factory=dict)
-    presence: Presence = field(default_factory=Presence)
-    maintenance: Maintenance = field(default_factory=Maintenance)
-    learning: Learning = field(default_factory=Learning)
-    sharing: Sharing = field(default_factory=Sharing)
+    presence: tables.Presence = field(default_factory=tables.Presence)
+    maintenance: tables.Maintenance = field(default_factory=tables.Maintenance)
+    learning: tables.Learning = field(default_factory=tables.Learning)
+    sharing: tables.Sharing = field(default_factory=tables.Sharing)
     round: RoundState | None = None
-    schedule: FollowedPlan = field(default_factory=FollowedPlan)
+    schedule: tables.FollowedPlan = field(default_factory=tables.FollowedPlan)
     suitable: dict[tuple[object, ...], dict[str, Counter[tuple[int, int]]] | None] = field(
         default_factory=dict
     )
@@ -176,7 +162,6 @@ class State:
             self.last.job = max(self.last.job, arrival(records[-1].id)[0])
 
     def _follow(self, record: JobRecord) -> None:
-        """Keep the tables of workflows and divisible jobs."""
         if record.flow:
             flow = self.composites.get(record.flow)
             if flow is not None:
@@ -224,7 +209,6 @@ class State:
         self.pending.count(record, -1)
 
     def remove(self, job: str) -> None:
-        """Drop a job from memory."""
         record = self.jobs.pop(job, None)
         if record is not None:
             self._uncount(record)
@@ -269,7 +253,6 @@ class State:
                 self.send(name, Forget(job=job, attempt=attempt, others=tuple(starts)))
 
     def save_drained(self) -> None:
-        """Have the drained clusters and nodes written."""
         for cluster in self.clusters.values():
             names = {node.name for node in cluster.nodes}
             cluster.drained_nodes = names & self.maintenance.drained.keys()
@@ -277,14 +260,12 @@ class State:
         self.out.append(SaveMeta(key="drained", value="\n".join(listed)))
 
     def emit(self, now: float, kind: EventKind, job: str = "", /, **fields: Any) -> None:
-        """Append to the event stream."""
         self.last.event += 1
         self.out.append(
             AppendEvent(seq=self.last.event, time=now, kind=kind, job=job, fields=fields)
         )
 
     def log(self, event: str, /, level: str = "info", **fields: Any) -> None:
-        """Write a log line."""
         self.out.append(LogLine(event=event, fields=fields, level=level))
 
     def tell(
@@ -299,11 +280,9 @@ class State:
         return not (cluster.drained or cluster.is_stale(now, self.settings.readings.max_age_s))
 
     def waiting_records(self) -> Iterator[JobRecord]:
-        """Waiting jobs in arrival order."""
         return (self.jobs[job] for job in sorted(self.waiting, key=arrival))
 
     def placed_records(self) -> Iterator[JobRecord]:
-        """Jobs that occupy nodes."""
         return (self.jobs[job] for job in self.placed)
 
     def held_on(self, nodes: Iterable[str]) -> Iterator[JobRecord]:
@@ -312,7 +291,6 @@ class State:
         return (self.jobs[job] for job in jobs)
 
     def node_cluster(self) -> Mapping[str, str]:
-        """Every node's cluster."""
         return {n.name: name for name, cluster in self.clusters.items() for n in cluster.nodes}
 
 

@@ -22,7 +22,7 @@ from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.sites.reserved import Reserved
+from coalloc.model.ranges import EVENT
 
 
 class ClaimWait(NamedTuple):
@@ -91,6 +91,21 @@ class PendingCount:
             self.procs += sign * narrowest(record.job)
 
 
+class Reserved(Struct, frozen=True, kw_only=True):
+    """Nodes kept for the jobs of some users in [start, end)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    start: float
+    end: float = EVENT.high
+    """Seconds since the epoch; one without an end lasts until it is taken back."""
+    users: tuple[str, ...] = ()
+    """Empty: for nobody."""
+    by: str = ""
+    reason: str = ""
+    """Who made it, and why."""
+
+
 @dataclass(slots=True)
 class Maintenance:
     """Nodes that operators keep from jobs."""
@@ -117,7 +132,6 @@ class Marked:
     """Jobs with data on clusters, or that are to have them there, in their order."""
 
     def follow(self, record: JobRecord, *, is_planned: bool) -> None:
-        """Mark a job as its record says, or no more."""
         for marked, belongs in (
             (self.prioritised, record.priority),
             (self.throttled, record.throttle),
@@ -132,7 +146,6 @@ class Marked:
             self.staging.pop(record.id, None)
 
     def forget(self, job: str) -> None:
-        """Drop a job."""
         for marked in (self.backing_off, self.prioritised, self.throttled):
             marked.discard(job)
         self.staging.pop(job, None)
@@ -156,7 +169,6 @@ class Packs:
         return bool(pack) and pack in self.living
 
     def follow(self, old: JobRecord | None, record: JobRecord) -> None:
-        """Keep the tables as the record has it."""
         was_placed = old is not None and old.is_placed
         if record.array_index is not None and record.is_placed != was_placed:
             self.placed[record.array] += 1 if record.is_placed else -1
@@ -236,7 +248,6 @@ class Deadlines:
                 yield job
 
     def forget(self, job: str) -> None:
-        """Drop a job."""
         self.latest_starts.pop(job, None)
 
 

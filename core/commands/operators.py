@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
+from coalloc.core.base import requests
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import Requested
-from coalloc.core.base.requests import (
-    CommandAnswer,
-    Done,
-    Drain,
-    PauseRounds,
-    RequestError,
-    Reserve,
-    Resume,
-    ResumeRounds,
-    SetPriority,
-    Unreserve,
-)
 from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import State
 from coalloc.core.commands import queue
@@ -23,30 +12,32 @@ from coalloc.core.commands import reservations as reserving
 from coalloc.model.event_kinds import EventKind
 
 
-def operated(state: State, event: Requested, now: float) -> CommandAnswer:
+def operated(state: State, event: Requested, now: float) -> requests.CommandAnswer:
     """Do what an operator asks for; each is recorded, and answered."""
     if not event.operator:
-        raise RequestError("not_allowed", "only an operator may do this")
+        raise requests.RequestError("not_allowed", "only an operator may do this")
     match event.command:
-        case SetPriority() as command:
+        case requests.SetPriority() as command:
             return queue.set_priority(state, event, command, now)
-        case Drain(target=target) | Resume(target=target) as command:
-            drain = isinstance(command, Drain)
+        case requests.Drain(target=target) | requests.Resume(target=target) as command:
+            drain = isinstance(command, requests.Drain)
             # one line, as it is kept
-            reason = " ".join(command.reason.split()) if isinstance(command, Drain) else ""
+            reason = " ".join(command.reason.split()) if isinstance(command, requests.Drain) else ""
             if not _switch(state, target, reason, drain=drain):
-                raise RequestError("not_found", f"there is no cluster and no node {target}")
+                raise requests.RequestError(
+                    "not_found", f"there is no cluster and no node {target}"
+                )
             kind = EventKind.DRAINED if drain else EventKind.RESUMED
             state.tell(now, kind, target=target, user=event.user, reason=reason)
             state.save_drained()
             if not drain:
                 state.rounds.happened("cluster_returned")
-        case Reserve() as command:
+        case requests.Reserve() as command:
             return reserving.reserve(state, event, command, now)
-        case Unreserve() as command:
+        case requests.Unreserve() as command:
             return reserving.unreserve(state, event, command, now)
-        case PauseRounds() | ResumeRounds() as command:
-            paused = state.rounds.paused = isinstance(command, PauseRounds)
+        case requests.PauseRounds() | requests.ResumeRounds() as command:
+            paused = state.rounds.paused = isinstance(command, requests.PauseRounds)
             state.out.append(SaveMeta(key="paused", value="1" if paused else ""))
             kind = EventKind.ROUNDS_PAUSED if paused else EventKind.ROUNDS_RESUMED
             state.tell(now, kind, user=event.user)
@@ -57,7 +48,7 @@ def operated(state: State, event: Requested, now: float) -> CommandAnswer:
             if not state.rounds.is_solving:
                 state.rounds.wanted = ""
             state.rounds.want(OPERATOR)
-    return Done()
+    return requests.Done()
 
 
 def _switch(state: State, target: str, reason: str, *, drain: bool) -> bool:

@@ -22,7 +22,7 @@ from coalloc.core.base.requests import (
 from coalloc.core.base.state import State
 from coalloc.core.commands import admission
 from coalloc.core.jobs import arrays, deadlines, dependencies, workflows
-from coalloc.core.jobs.eligibility import STREAMLESS, owner_of, refused_by_all
+from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting, taken_back
 from coalloc.core.learning.estimates import UserProgram, best_known, completed
 from coalloc.core.learning.programs import program_of
@@ -158,8 +158,6 @@ def admitted(state: State, event: Requested, command: Submit, now: float) -> Job
         state=JobState.HELD if command.hold else JobState.PENDING,
     )
     project = state.sharing.tree.project(command.batch.account, event.user)
-    if command.stream and STREAMLESS.closed in (why := refused_by_all(state, record)):
-        raise RequestError("infeasible", why)
     lacking = admission.never_fits(state, job, owner_of(record)) or limits.never_fits(
         state, project, event.user, job
     )

@@ -14,10 +14,10 @@ from coalloc.core.base.effects import SaveMeta, Wake
 from coalloc.core.base.events import Requested
 from coalloc.core.base.requests import CommandAnswer, Done, RequestError, Reserve, Unreserve
 from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import Reserved
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
-from coalloc.model.sites.reserved import Reserved
 from coalloc.model.snapshot import Reservation
 
 META = "reservations"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coalloc.core.base.events import Requested
-from coalloc.core.base.messages import LIMIT, Limit
+from coalloc.core.base.messages import Limit
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.requests import CommandAnswer, Done, RequestError, Update
 from coalloc.core.base.state import State
@@ -45,7 +45,6 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
     is_alone = command == Update(job=command.job, fields=command.fields)
     is_limit = is_alone and [*command.fields] == ["time_limit"]
     placed = [r for r in chosen if r.is_placed] if is_limit else []
-    placed = [r for r in placed if not r.is_in_queues or are_able(state, r)]
     waiting = [r for r in chosen if r.is_waiting or (r.is_in_queues and r not in placed)]
     if not waiting and not placed:
         message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
@@ -193,7 +192,6 @@ def _planned(
 
 
 def _with_options(old: BatchOptions, changes: Mapping[str, str]) -> BatchOptions:
-    """Options for the batch systems, with its changes."""
     for name in changes:
         if name not in NAMES or name == "passed":
             known = ", ".join(known for known in NAMES if known != "passed")
@@ -247,15 +245,8 @@ def refusal(state: State, record: JobRecord, limit: object, *, operator: bool) -
         return f"job {record.id} is {record.state}, and needs a time limit"
     if record.state in BEGUN and not operator and (most is None or limit > most):
         return f"job {record.id} is {record.state}; only an operator extends it"
-    if not are_able(state, record):
-        return f"the executor of {', '.join(record.clusters)} is older, and cannot change a limit"
     wanted = replace(job, time_limit=float(limit))
     return "" if operator else admission.never_fits(state, wanted, owner_of(record))
-
-
-def are_able(state: State, record: JobRecord) -> bool:
-    """Whether every executor that has a part of a job knows the order."""
-    return all(_is_able(state, cluster) for cluster in record.clusters)
 
 
 def ordered(state: State, record: JobRecord, limit: float, now: float, user: str) -> None:
@@ -289,16 +280,12 @@ def followed(
 
 def _tell(state: State, record: JobRecord, limit: float, but: str = "") -> None:
     for part in record.parts:
-        if part.cluster != but and part.state not in PART_ENDED and _is_able(state, part.cluster):
+        if part.cluster != but and part.state not in PART_ENDED:
             before = record.run_limit
             order = Limit(
                 job=record.id, attempt=record.attempt, time_limit=limit, instead_of=before
             )
             state.send(part.cluster, order)
-
-
-def _is_able(state: State, cluster: str) -> bool:
-    return LIMIT in (state.clusters[cluster].abilities or ())
 
 
 def _with(record: JobRecord, limit: float) -> JobRecord:

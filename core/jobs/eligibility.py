@@ -21,10 +21,10 @@ from math import ceil, inf
 from msgspec import Struct
 
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.messages import SHAPES, STAGES, STREAMS
+from coalloc.core.base.messages import SHAPES, STAGES
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.base.state_tables import narrowest
+from coalloc.core.base.state_tables import Reserved, narrowest
 from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
@@ -33,7 +33,6 @@ from coalloc.model.shape import ONE_SLOT, demands, lays_out, most_procs
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions, check_options
 from coalloc.model.sites.constraint import admits
 from coalloc.model.sites.reading import NodeReading
-from coalloc.model.sites.reserved import Reserved
 from coalloc.model.sites.site_rules import (
     ANY,
     MEMORY,
@@ -55,15 +54,12 @@ class JobOwner(Struct, frozen=True, kw_only=True):
     uid: int = -1
     gid: int = -1
     batch: BatchOptions = PLAIN
-    stream: bool = False
-    """Its client has its streams."""
     data: tuple[str, ...] | None = None
     """Clusters on which its data are; None: it has none of its own."""
 
 
 UNKNOWN_OWNER = JobOwner()
 OLDER = Verdict(closed="its executor is older than shapes")
-STREAMLESS = Verdict(closed="its executor is older than interactive jobs")
 STAGELESS = Verdict(never="only a user's own executor copies files: name paths of its nodes")
 UNSTAGED = Verdict(closed="the job's data are not there yet")
 EVERY = "*"
@@ -81,7 +77,6 @@ def owner_of(record: JobRecord) -> JobOwner:
         uid=record.uid,
         gid=record.gid,
         batch=record.batch,
-        stream=bool(record.stream),
         data=tuple(n for n, f in record.staged.items() if f) if record.is_staged else None,
     )
 
@@ -97,8 +92,6 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         return Verdict(never=why)
     if is_older(cluster, job):
         return OLDER
-    if owner.stream and cluster.abilities is not None and STREAMS not in cluster.abilities:
-        return STREAMLESS
     if cluster.reading is None or cluster.reading.rules is None or owner is UNKNOWN_OWNER:
         return ANY
     rules, least = cluster.reading.rules, narrowest(job)

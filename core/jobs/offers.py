@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec import Struct
 
-from coalloc.core.base.messages import SHAPES, STREAMS
+from coalloc.core.base.messages import SHAPES
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import narrowest
@@ -92,7 +92,7 @@ class Offers:
             self._are_needed = bool(self.state.maintenance.reserved) or any(
                 cluster.refused
                 or cluster.settings.owner
-                or not {SHAPES, STREAMS}.issubset(cluster.abilities or ())
+                or SHAPES not in (cluster.abilities or ())
                 or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
             )

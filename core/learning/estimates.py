@@ -52,7 +52,6 @@ class UserProgram(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: JobRecord) -> UserProgram:
-        """The program of a job."""
         return cls(user=record.user, command=record.command, name=record.name)
 
     @property

@@ -254,7 +254,6 @@ class LimitBook:
         return ""
 
     def take(self, record: JobRecord, procs: int, seconds: float) -> None:
-        """Count a start."""
         for _, use in self._uses_of(record):
             use.procs += procs
             use.jobs.add(whole(record))
@@ -293,7 +292,6 @@ class LimitBook:
         return ""
 
     def scopes(self, record: JobRecord) -> Iterator[Scope]:
-        """The scopes of a job that may hold it."""
         return (scope for scope, _ in self._uses_of(record))
 
     def _uses_of(self, record: JobRecord) -> tuple[tuple[Scope, ScopeUse], ...]:

@@ -109,7 +109,6 @@ class Access:
             self.log.warning(event, audit=True, **fields, count=count)
 
     def admits(self, domain: str, key: str) -> bool:
-        """Whether a key may connect to a socket."""
         grant = self.table.live(key)
         if grant is not None and grant.role in ADMITTED[domain]:
             return True
@@ -189,7 +188,6 @@ class Access:
         return grant is not None and grant.role is Role.EXECUTOR and cluster in grant.clusters
 
     def statement_refused(self, key: str, cluster: str) -> None:
-        """A key spoke for a cluster that is not its own."""
         cluster = cluster[:80]
         code, what = "wrong_cluster", f"not an executor of {cluster}"
         if self.table.live(key) is None:

@@ -88,7 +88,6 @@ class Enrolment:
             )
 
     def refused(self, error: RequestError | KeyTableError, peer: Peer) -> Mapping[str, Any]:
-        """The answer to what is refused, which is told in the log."""
         self.access.refused(
             "enrolment_refused",
             str(peer.uid) if peer.has_account else "",

@@ -60,7 +60,6 @@ class EnrolmentSocket:
         asyncio.get_running_loop().add_reader(listener.fileno(), self._accept)
 
     async def close(self) -> None:
-        """Listen no more, and end every connection."""
         if self.is_there():
             self.path.unlink(missing_ok=True)
         self._stop_listening()

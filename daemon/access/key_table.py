@@ -117,7 +117,6 @@ class KeyTable:
             self._take_in(grant)
 
     def live(self, key: str) -> Grant | None:
-        """The grant of a key that is not revoked."""
         grant = self._grants.get(key)
         return None if grant is None or grant.revoked is not None else grant
 

@@ -22,23 +22,35 @@ EVERY_S = 5.0
 
 
 class ClusterFigures(Struct, frozen=True, kw_only=True):
-    """One cluster; what each figure is, `metrics.OF_CLUSTER` says."""
+    """One cluster; a figure with words below it is the gauge ``coalloc_cluster_`` and its name."""
 
     up: bool
+    """Its executor is connected and its reading is fresh, 1 or 0."""
     connected: bool
+    """Its executor is connected, 1 or 0."""
     drained: bool
-    why: str = ""
-    """Why it is not up."""
-    read_at: float = 0.0
+    """By an operator, 1 or 0."""
+    why: str = ""  # it is not up
+    read_timestamp_seconds: float = 0.0
+    """When it was read last, seconds since 1970; 0: never."""
     nodes: int = 0
+    """Nodes that may get new work."""
     slots: int = 0
-    free: int = 0
+    """Slots of the nodes that may get new work."""
+    slots_free: int = 0
+    """Slots that could take a process now."""
     power: float = 0.0
+    """Effective power of these slots, as planned with."""
     link_gbps: float = float("inf")
+    """Capacity of its link; +Inf: unlimited."""
     link_used_gbps: float = 0.0
-    waiting_there: int = 0
-    clock_ahead_s: float | None = None
-    rpcs_per_min: float | None = None
+    """Booked by the jobs that run."""
+    jobs_waiting_there: int = 0
+    """In the batch system's own queue."""
+    clock_ahead_seconds: float | None = None
+    """Its executor's clock before the daemon's; NaN: not said."""
+    requests_per_minute: float | None = None
+    """Of its executor to the batch system's controller; NaN: not counted."""
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -80,16 +92,16 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
             connected=cluster.connected,
             drained=cluster.drained,
             why=cluster.error,
-            read_at=0.0 if reading is None else cluster.read_at,
+            read_timestamp_seconds=0.0 if reading is None else cluster.read_at,
             nodes=len(usable),
             slots=sum(node.slots for node in usable),
-            free=free_of[name],
+            slots_free=free_of[name],
             power=sum(node.slots * node.power for node in usable),
             link_gbps=cluster.settings.link_capacity_gbps,
             link_used_gbps=used[name],
-            waiting_there=0 if reading is None else reading.waiting,
-            clock_ahead_s=cluster.clock_ahead_s,
-            rpcs_per_min=None if reading is None else reading.rpcs_per_min,
+            jobs_waiting_there=0 if reading is None else reading.waiting,
+            clock_ahead_seconds=cluster.clock_ahead_s,
+            requests_per_minute=None if reading is None else reading.rpcs_per_min,
         )
     return out
 

@@ -21,8 +21,9 @@ from coalloc.core.base.effects import AppendEvent, Effect, RoundFinished, Solve
 from coalloc.core.base.events import CoreEvent, Solved, SolveFailed
 from coalloc.core.base.records import ENDED, JobRecord
 from coalloc.core.base.state import State
-from coalloc.daemon.monitoring.figures import Survey
+from coalloc.daemon.monitoring.figures import ClusterFigures, Survey
 from coalloc.model.event_kinds import EventKind
+from coalloc.model.formats.words import field_words
 from coalloc.wire.answers import RuleCostsRow
 
 BOUND_S = 10.0
@@ -43,31 +44,7 @@ class Family(NamedTuple):
 STATUSES = ("done", "killed", "crashed", "error")
 """Ends of a request to the solver's processes, see `daemon.solver.pool`."""
 
-OF_CLUSTER = {
-    "up": ("coalloc_cluster_up", "Its executor is connected and its reading is fresh, 1 or 0."),
-    "connected": ("coalloc_cluster_connected", "Its executor is connected, 1 or 0."),
-    "read_at": (
-        "coalloc_cluster_read_timestamp_seconds",
-        "When it was read last, seconds since 1970; 0: never.",
-    ),
-    "nodes": ("coalloc_cluster_nodes", "Nodes that may get new work."),
-    "slots": ("coalloc_cluster_slots", "Slots of the nodes that may get new work."),
-    "free": ("coalloc_cluster_slots_free", "Slots that could take a process now."),
-    "power": ("coalloc_cluster_power", "Effective power of these slots, as planned with."),
-    "link_gbps": ("coalloc_cluster_link_gbps", "Capacity of its link; +Inf: unlimited."),
-    "link_used_gbps": ("coalloc_cluster_link_used_gbps", "Booked by the jobs that run."),
-    "waiting_there": ("coalloc_cluster_jobs_waiting_there", "In the batch system's own queue."),
-    "drained": ("coalloc_cluster_drained", "By an operator, 1 or 0."),
-    "clock_ahead_s": (
-        "coalloc_cluster_clock_ahead_seconds",
-        "Its executor's clock before the daemon's; NaN: not said.",
-    ),
-    "rpcs_per_min": (
-        "coalloc_cluster_requests_per_minute",
-        "Of its executor to the batch system's controller; NaN: not counted.",
-    ),
-}
-"""Field of `ClusterFigures`, name and help text of the gauge that shows it."""
+OF_CLUSTER = field_words(ClusterFigures)
 
 GAUGES = {
     "coalloc_survey_timestamp_seconds": Family(
@@ -96,7 +73,9 @@ GAUGES = {
         "Median distance of these starts from the expected ones.", ("promise",)
     ),
     "coalloc_clusters_stale": Family("Clusters not read."),
-    **{name: Family(text, ("cluster",)) for name, text in OF_CLUSTER.values()},
+    **{
+        f"coalloc_cluster_{field}": Family(text, ("cluster",)) for field, text in OF_CLUSTER.items()
+    },
     "coalloc_share_nodes_kept": Family("Nodes kept from local jobs.", ("cluster",)),
     "coalloc_local_delay_seconds": Family(
         "Longest that a local job that waits was delayed by kept nodes.", ("cluster",)
@@ -183,7 +162,6 @@ class DaemonMetrics:
                 self.counter[name].labels(value)
 
     def recorded(self, event: AppendEvent, record: JobRecord | None = None) -> None:
-        """Count an event of the stream, and of which job it is."""
         self.counter["coalloc_idle_node_seconds"].inc(event.fields.get("idle_node_s", 0.0))
         is_whole = record is not None and not record.flow
         if event.kind is EventKind.JOB_STARTED:
@@ -221,7 +199,6 @@ class DaemonMetrics:
             self.histogram["coalloc_round_phase_seconds"].labels("assemble").observe(spent_s)
 
     def round_finished(self, effect: RoundFinished, now: float) -> None:
-        """Count a round."""
         self.counter["coalloc_rounds"].labels(effect.policy, effect.status).inc()
         self.histogram["coalloc_solve_seconds"].labels(effect.policy).observe(effect.solve_s)
         self.gauge["coalloc_plan_gap_ratio"].set(or_nan(effect.gap))
@@ -229,7 +206,6 @@ class DaemonMetrics:
         self.gauge["coalloc_round_timestamp_seconds"].set(now)
 
     def costed(self, found: RuleCostsRow) -> None:
-        """Take over what the rules cost in a round."""
         cost = self.gauge["coalloc_rule_cost_weighted_seconds"]
         cost_limit = self.gauge["coalloc_rule_cost_bound_weighted_seconds"]
         held = self.gauge["coalloc_rule_jobs_held"]
@@ -257,19 +233,19 @@ class DaemonMetrics:
         self._catch_up("coalloc_messages_dropped", faults)
 
     def survey(self, found: Survey) -> None:
-        """Take over what was looked at just now."""
         for reason in self._reasons - found.waiting.keys():
             self.gauge["coalloc_jobs_waiting"].labels(reason).set(0)
         for reason, count in found.waiting.items():
             self.gauge["coalloc_jobs_waiting"].labels(reason).set(count)
         self._reasons |= found.waiting.keys()
         for name in self._clusters - found.clusters.keys():
-            for metric, _ in OF_CLUSTER.values():
-                self.gauge[metric].remove(name)
+            for field in OF_CLUSTER:
+                self.gauge[f"coalloc_cluster_{field}"].remove(name)
         self._clusters = set(found.clusters)
         for name, cluster in found.clusters.items():
-            for field, (metric, _) in OF_CLUSTER.items():
-                self.gauge[metric].labels(name).set(or_nan(getattr(cluster, field)))
+            for field in OF_CLUSTER:
+                gauge = self.gauge[f"coalloc_cluster_{field}"].labels(name)
+                gauge.set(or_nan(getattr(cluster, field)))
         self.gauge["coalloc_clusters_stale"].set(
             sum(not cluster.up for cluster in found.clusters.values())
         )

@@ -36,6 +36,7 @@ from coalloc.model.event_kinds import EventKind
 from coalloc.model.mail import EACH_MEMBER, SHARES, is_address
 from coalloc.model.settings import NotifiedEvent, NotifyConfig
 from coalloc.runtime.logs import RateLimit
+from coalloc.runtime.texts import printable
 
 TOLD_EVERY_S = 60.0
 """Between two log lines of the same trouble, seconds."""
@@ -164,18 +165,15 @@ class Notifier:
 
     @property
     def is_on(self) -> bool:
-        """Something is to be told."""
         return bool(self.config.events)
 
     def recorded(self, event: AppendEvent, record: JobRecord | None) -> None:
-        """Tell of a job's end, if that is wanted."""
         if event.kind is EventKind.JOB_ENDED and self.is_on:
             notice = job_notice(event, record, self.config.events)
             if notice is not None:
                 self.offer(notice)
 
     def surveyed(self, found: Survey) -> None:
-        """Tell what has changed since the look before."""
         for notice in self._watch.changes(found, self.config):
             if notice.event in self.config.events:
                 self.offer(notice)
@@ -191,7 +189,6 @@ class Notifier:
             self._thread.start()
 
     def drop(self, notice: Notice, why: str) -> None:
-        """Count a notice that is not sent, and log it."""
         self.counts["dropped"] += 1
         self._trouble("notification_dropped", notice, why)
 
@@ -213,7 +210,6 @@ class Notifier:
                     self._trouble("notification_failed", notice, f"{send.__name__}: {error}")
 
     def ways(self) -> Iterator[Way]:
-        """The ways that are set."""
         config = self.config
         given = {command: config.command, webhook: config.webhook, mail: config.mail_to}
         return (way for way, value in given.items() if value)
@@ -244,7 +240,7 @@ def mail(notice: Notice, config: NotifyConfig) -> None:
     """Hand a mail to sendmail."""
     message, to = EmailMessage(), notice.to or config.mail_to
     message["To"] = ", ".join(to)
-    message["Subject"] = f"coalloc: {_printable(notice.text)[:200]}"
+    message["Subject"] = f"coalloc: {printable(notice.text)[:200]}"
     message["Auto-Submitted"] = "auto-generated"
     facts = "".join(f"{key}: {value}\n" for key, value in notice.fields.items())
     message.set_content(f"{notice.text}\n\n{facts}")
@@ -264,10 +260,6 @@ class _Stay(HTTPRedirectHandler):
 
     def redirect_request(self, *args: object, **kwargs: object) -> None:
         return None
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _run(argv: Sequence[str], text: bytes, limit_s: float) -> None:
@@ -325,7 +317,6 @@ class UserMail(Notifier):
 
     @property
     def is_on(self) -> bool:
-        """Users are sent mail."""
         return self.config.user_mail
 
     def recorded(self, event: AppendEvent, record: JobRecord | None) -> None:
@@ -349,7 +340,6 @@ class UserMail(Notifier):
                     self._send(record, now, f"has run for {SHARES[kind]:.0%} of its time limit")
 
     def ways(self) -> Iterator[Way]:
-        """Mail alone."""
         return iter((mail,))
 
     def _of_array(self, record: JobRecord, types: set[str]) -> tuple[set[str], str]:

@@ -35,22 +35,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import fields_of, replace
 from coalloc.runtime.texts import instant
-from coalloc.wire.answers import (
-    Answer,
-    Estimate,
-    Event,
-    EventsAnswer,
-    Health,
-    LastRound,
-    NewestPlan,
-    NodesAnswer,
-    PlanAnswer,
-    QueueAnswer,
-    RuleCostsRow,
-    ServiceStatus,
-    ShowAnswer,
-    SnapshotAnswer,
-)
+from coalloc.wire import answers
 from coalloc.wire.codec import decode_command
 from coalloc.wire.frames import PROTOCOL, WireError
 from coalloc.wire.job_rows import JobDetails
@@ -77,8 +62,8 @@ class Sources(Struct, frozen=True, kw_only=True):
     state: State
     store: Store
     caller: Caller
-    health: Callable[[], Health]
-    costs: Callable[[], RuleCostsRow | None] = lambda: None
+    health: Callable[[], answers.Health]
+    costs: Callable[[], answers.RuleCostsRow | None] = lambda: None
     """Of the site's rules, in the newest round for which they were computed."""
 
 
@@ -143,7 +128,7 @@ def explained_job(sources: Sources, job: str) -> JobRecord:
     return next((each for each in members if each.is_waiting and each.rest is None), record)
 
 
-def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
+def _queue(sources: Sources, asked: QueueQuestion, now: float) -> answers.QueueAnswer:
     if asked.after and not JOB_ID.fullmatch(asked.after):
         raise RequestError("bad_request", "after: is no job's id")
     rows, more = job_views.queue_page(
@@ -154,10 +139,10 @@ def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
         after=asked.after.partition("[")[0],
         limit=min(asked.limit, ROWS_AT_ONCE),
     )
-    return QueueAnswer(jobs=rows, more=more, time=now)
+    return answers.QueueAnswer(jobs=rows, more=more, time=now)
 
 
-def _show(sources: Sources, asked: OfJob, now: float) -> ShowAnswer:
+def _show(sources: Sources, asked: OfJob, now: float) -> answers.ShowAnswer:
     record = find_job(sources, asked.job)
     caller = sources.caller
     # Command, folder and arguments of a job are its owner's business.
@@ -174,7 +159,7 @@ def _show(sources: Sources, asked: OfJob, now: float) -> ShowAnswer:
         for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
     )
     details = _with_members(sources, record, details)
-    return ShowAnswer(job=replace(details, launch=launch, events=events), time=now)
+    return answers.ShowAnswer(job=replace(details, launch=launch, events=events), time=now)
 
 
 def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> JobDetails:
@@ -194,9 +179,9 @@ def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> J
     return details
 
 
-def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
+def _nodes(sources: Sources, asked: Plain, now: float) -> answers.NodesAnswer:
     state = sources.state
-    return NodesAnswer(
+    return answers.NodesAnswer(
         clusters=tuple(
             row
             for row in job_views.cluster_rows(state, now)
@@ -212,16 +197,16 @@ def _priority(sources: Sources, asked: PriorityQuestion, now: float) -> Priority
     return accounts.priority_rows(sources.state, named, now)
 
 
-def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
+def _plan(sources: Sources, asked: Plain, now: float) -> answers.PlanAnswer:
     state, plan = sources.state, sources.state.schedule.plan
     if plan is not None:
         body = write_plan(plan)
-        newest = NewestPlan(round=state.last.round, time=state.schedule.time, plan=body)
+        newest = answers.NewestPlan(round=state.last.round, time=state.schedule.time, plan=body)
     elif (row := sources.store.plan()) is not None:  # of an earlier run of the daemon
-        newest = NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
+        newest = answers.NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
     else:
-        newest = NewestPlan()
-    return PlanAnswer(
+        newest = answers.NewestPlan()
+    return answers.PlanAnswer(
         plan=newest,
         node_clusters=dict(state.node_cluster()),
         edges={} if plan is None else workflow_views.edges_of(plan, state),
@@ -233,18 +218,18 @@ def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
     )
 
 
-def _events(sources: Sources, asked: EventsQuestion, now: float) -> EventsAnswer:
+def _events(sources: Sources, asked: EventsQuestion, now: float) -> answers.EventsAnswer:
     limit = min(asked.limit, EVENTS_AT_ONCE)
     rows = sources.store.events(asked.since, limit, asked.job or None)
     events = tuple(
-        Event(seq=e.seq, time=e.time, kind=e.kind, job=e.job, fields=read_object(e.body))
+        answers.Event(seq=e.seq, time=e.time, kind=e.kind, job=e.job, fields=read_object(e.body))
         for e in rows
     )
-    return EventsAnswer(events=events, last=sources.state.last.event, time=now)
+    return answers.EventsAnswer(events=events, last=sources.state.last.event, time=now)
 
 
-def _snapshot(sources: Sources, asked: Plain, now: float) -> SnapshotAnswer:
-    return SnapshotAnswer(snapshot=write_snapshot(snapshots.snapshot(sources.state, now)))
+def _snapshot(sources: Sources, asked: Plain, now: float) -> answers.SnapshotAnswer:
+    return answers.SnapshotAnswer(snapshot=write_snapshot(snapshots.snapshot(sources.state, now)))
 
 
 def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
@@ -253,10 +238,10 @@ def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
     return RulesAnswer(snapshot=without, lifted={rule: write_snapshot(v) for rule, v in lifted})
 
 
-def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
+def _status(sources: Sources, asked: Plain, now: float) -> answers.ServiceStatus:
     state = sources.state
     flows = sum(state.jobs[flow].is_waiting for flow in state.composites)
-    return ServiceStatus(
+    return answers.ServiceStatus(
         time=now,
         protocol=PROTOCOL,
         user=sources.caller.user,
@@ -266,7 +251,7 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
         waiting=flows + len(state.waiting) - len(state.composites) + state.pending.behind,
         placed=len(state.placed),
         clusters={name: c.connected for name, c in state.clusters.items()},
-        **fields_of(sources.health(), Health),
+        **fields_of(sources.health(), answers.Health),
         last_round=None if state.schedule.plan is None else _last_round(state, state.schedule.plan),
         read_age_s={
             name: now - c.read_at for name, c in state.clusters.items() if c.reading is not None
@@ -289,9 +274,9 @@ def notices(state: State, now: float) -> Iterator[str]:
             yield f"{user} has {count} waiting jobs, as many as one user may (max_jobs_per_user)"
 
 
-def _last_round(state: State, plan: Plan) -> LastRound:
+def _last_round(state: State, plan: Plan) -> answers.LastRound:
     elapsed_s = plan.stats.get("elapsed_s")
-    return LastRound(
+    return answers.LastRound(
         round=state.last.round,
         time=state.schedule.time,
         policy=plan.policy,
@@ -314,7 +299,7 @@ def _estimates(sources: Sources, asked: Plain, now: float) -> AccuracyAnswer:
     )
 
 
-ANSWERS: Mapping[str, Callable[[Sources, Any, float], Answer]] = {
+ANSWERS: Mapping[str, Callable[[Sources, Any, float], answers.Answer]] = {
     "queue": _queue,
     "show": _show,
     "priority": _priority,
@@ -331,7 +316,7 @@ ANSWERS: Mapping[str, Callable[[Sources, Any, float], Answer]] = {
 """Those questions that are answered at once."""
 
 
-def answered(sources: Sources, body: Mapping[str, Any], now: float) -> Answer:
+def answered(sources: Sources, body: Mapping[str, Any], now: float) -> answers.Answer:
     """The answer to a question of `ANSWERS`; `WireError`: a field is missing or of another kind."""
     kind = body["type"]
     return ANSWERS[kind](sources, read_question(body, QUESTIONS[kind]), now)
@@ -339,7 +324,7 @@ def answered(sources: Sources, body: Mapping[str, Any], now: float) -> Answer:
 
 async def estimated(
     planner: RoundPlanner, sources: Sources, body: Mapping[str, Any], policy: str, now: float
-) -> Estimate:
+) -> answers.Estimate:
     """Start, end and nodes of the job of a submit, by a whole solve; nothing is queued.
 
     Refused where the submit itself would be, and while no solver is free.
@@ -355,7 +340,7 @@ async def estimated(
     if start is None or end is None or not misses(record, start, end - start):
         return estimate
     detail = f"the plan starts it at {instant(start)}, too late for its deadline"
-    return Estimate(reason=DEADLINE, detail=detail, time=estimate.time)
+    return answers.Estimate(reason=DEADLINE, detail=detail, time=estimate.time)
 
 
 def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, JobRecord]:
@@ -379,7 +364,7 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
 
 def estimate_of(
     plan: Plan, job: str, now: float, calibration: Calibration, snapshot: Snapshot
-) -> Estimate:
+) -> answers.Estimate:
     """Start and end of one job in a plan; a start that is not at once with its interval."""
     mine = [p for p in plan.placements if p.job == job]
     placed = min(mine, key=lambda p: p.start, default=None)
@@ -390,7 +375,7 @@ def estimate_of(
         if placed.start > begin + NOW_S:
             interval = calibration.interval(placed.start, now, FIRST, begin)
     early, late = interval or (None, None)
-    return Estimate(
+    return answers.Estimate(
         start_estimate=None if placed is None else placed.start,
         start_early=early,
         start_late=late,

@@ -15,20 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from coalloc.daemon.solver.frames import (
-    BEGUN,
-    DONE,
-    EXPLANATION,
-    INCUMBENT,
-    PLAN,
-    REQUEST,
-    SNAPSHOT,
-    Failure,
-    FrameError,
-    Request,
-    frame,
-    receive_frame,
-)
+from coalloc.daemon.solver import frames
 from coalloc.daemon.solver.sent import decode_snapshot
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.plan import Deferred, Plan, Reason
@@ -65,7 +52,7 @@ class AskedRule(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def explained(snapshot: Snapshot, body: bytes, request: Request) -> bytes:
+def explained(snapshot: Snapshot, body: bytes, request: frames.Request) -> bytes:
     """The explanation of a job of this snapshot: ``explanation`` and ``lines`` as JSON."""
     from coalloc.policies.explain.explain import explain
     from coalloc.policies.explain.explanation import write_explanation
@@ -104,27 +91,27 @@ class CheckFailedError(Exception):
 
 def answer(stream: socket.socket, extra: Mapping[str, SolveFunction]) -> None:
     """Read a request from a stream and answer it there."""
-    request = msgspec.json.decode(_body(stream, REQUEST), type=Request)
-    stream.sendall(frame(BEGUN, b"%d" % os.getpid()))
+    request = msgspec.json.decode(_body(stream, frames.REQUEST), type=frames.Request)
+    stream.sendall(frames.frame(frames.BEGUN, b"%d" % os.getpid()))
     # The last resort, should the daemon be too busy to kill: the kernel does it.
     left = request.hard_at + LATE_S - time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
     if request.nice:
         os.nice(request.nice)
-    snapshot = decode_snapshot(_body(stream, SNAPSHOT))
+    snapshot = decode_snapshot(_body(stream, frames.SNAPSHOT))
     if request.explain:
-        body = explained(snapshot, _body(stream, PLAN), request)
-        stream.sendall(frame(EXPLANATION, body))
+        body = explained(snapshot, _body(stream, frames.PLAN), request)
+        stream.sendall(frames.frame(frames.EXPLANATION, body))
         return
     solve = extra.get(request.policy) or lookup(request.policy).solve
     sender = _Sender(stream, snapshot, request)
-    sender.send(DONE, solved(snapshot, solve, request, sender.stop, sender.offer))
+    sender.send(frames.DONE, solved(snapshot, solve, request, sender.stop, sender.offer))
 
 
 def solved(
     snapshot: Snapshot,
     solve: SolveFunction,
-    request: Request,
+    request: frames.Request,
     stop: Callable[[], bool] = never,
     on_incumbent: OnIncumbent | None = None,
 ) -> Plan:
@@ -148,7 +135,7 @@ def solved(
 class _Sender:
     """Sends plans; where that is costly, not every incumbent, yet the newest in the end."""
 
-    def __init__(self, stream: socket.socket, snapshot: Snapshot, request: Request) -> None:
+    def __init__(self, stream: socket.socket, snapshot: Snapshot, request: frames.Request) -> None:
         self._stream, self._snapshot, self._request = stream, snapshot, request
         self._waiting: Plan | None = None
         self._not_before = 0.0
@@ -163,7 +150,6 @@ class _Sender:
         return self._polled >= self._request.soft_at - min(MARGIN * self._tail_s, self._most_s)
 
     def offer(self, plan: Plan) -> None:
-        """Take an incumbent."""
         self._waiting = plan
         self._made_s = time.monotonic() - self._polled
         self.flush()
@@ -175,7 +161,7 @@ class _Sender:
             return
         plan, self._waiting = self._waiting, None
         try:
-            self.send(INCUMBENT, plan)
+            self.send(frames.INCUMBENT, plan)
         except CheckFailedError as error:
             sys.stderr.write(f"incumbent dropped: {error}\n")
         spent = time.monotonic() - began
@@ -183,14 +169,13 @@ class _Sender:
         self._tail_s = self._made_s + spent
 
     def send(self, kind: bytes, plan: Plan) -> None:
-        """Send a plan, checked first if that was asked for."""
         if self._request.checked:
             violations = check(self._snapshot, plan, estimates=True).violations
             if violations:
                 raise CheckFailedError(violations, jobs_named(self._snapshot, violations))
         if self._request.node_entries is not None:
             plan = trimmed(plan, self._request.node_entries)
-        self._stream.sendall(frame(kind, encoded(plan)))
+        self._stream.sendall(frames.frame(kind, encoded(plan)))
 
 
 def trimmed(plan: Plan, entries: int) -> Plan:
@@ -227,7 +212,7 @@ def failure(error: BaseException) -> bytes:
     """An error as the body of a frame."""
     jobs = error.jobs if isinstance(error, CheckFailedError) else ()
     message = told(error).encode(errors="replace").decode()
-    return msgspec.json.encode(Failure(message=message, jobs=jobs))
+    return msgspec.json.encode(frames.Failure(message=message, jobs=jobs))
 
 
 def told(error: BaseException) -> str:
@@ -236,7 +221,7 @@ def told(error: BaseException) -> str:
 
 
 def _body(stream: socket.socket, expected: bytes) -> bytes:
-    kind, body = receive_frame(stream)
+    kind, body = frames.receive_frame(stream)
     if kind != expected:
-        raise FrameError(f"{kind!r} where {expected!r} was expected")
+        raise frames.FrameError(f"{kind!r} where {expected!r} was expected")
     return body

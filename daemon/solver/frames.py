@@ -24,9 +24,7 @@ from coalloc.model.history import NO_HISTORY, History
 
 REQUEST, SNAPSHOT, PLAN = b"R", b"S", b"P"
 BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED = b"B", b"I", b"D", b"X", b"E"
-KINDS = frozenset(
-    {REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED},
-)
+KINDS = frozenset({REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED})
 
 HEADER = struct.Struct(">cI")
 MAX_BYTES = 1 << 29
@@ -129,7 +127,6 @@ class SolverRequest:
         self._reader: asyncio.StreamReader | None = None
 
     async def open(self, stream: socket.socket) -> None:
-        """Take over a connected socket."""
         try:
             self._reader, self._writer = await asyncio.open_connection(sock=stream)
         except BaseException:

@@ -51,13 +51,11 @@ class RoundPlanner:
         self.costs = RuleCosts(solver, offer)
 
     def start(self, effect: Solve) -> None:
-        """Begin a round's solve."""
         task = asyncio.get_running_loop().create_task(self._round(effect))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Give up what is being solved."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -257,17 +255,12 @@ class RuleCosts:
 
 def _tell(found: RuleCostsRow) -> None:
     """One line of the log: of each rule its cost and the most it can be, or why not."""
-    fields: dict[str, Any] = {}
-    for rule, row in found.rules.items():
-        if row.why:
-            fields[rule] = row.why
-            continue
-        fields[rule] = {
-            "cost": _short(row.cost),
-            "at_most": _short(row.at_most),
-            "of": _short(row.with_rule),
-            "held": row.held,
-        }
+    figures = {"cost": "cost", "at_most": "at_most", "of": "with_rule"}
+    fields: dict[str, Any] = {
+        rule: row.why
+        or {name: _short(getattr(row, key)) for name, key in figures.items()} | {"held": row.held}
+        for rule, row in found.rules.items()
+    }
     log.info("rule_costs_computed", round=found.round, spent_s=found.spent_s, **fields)
 
 

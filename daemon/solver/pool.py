@@ -133,7 +133,6 @@ class SolverPool:
             self._supervisor = asyncio.create_task(self._supervise())
 
     async def stop(self) -> None:
-        """End all processes."""
         if self._supervisor is not None:
             supervisor, self._supervisor = self._supervisor, None
             supervisor.cancel()

@@ -61,5 +61,4 @@ def decode_snapshot(text: bytes) -> Snapshot:
 
 @keep_latest
 def _node_texts(*nodes: tuple[Node, ...]) -> list[Raw]:
-    """The nodes of each cluster."""
     return [Raw(_encode(write_cluster(Cluster(name="-", nodes=each))["nodes"])) for each in nodes]

@@ -66,7 +66,6 @@ class Database:
             self._connect(check=True)
 
     def _begin(self) -> None:
-        """Make the store where there has never been one."""
         witness = former_store(self.path)
         if witness is not None:
             raise self._unusable(f"is missing, and {witness} says that there was one")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from msgspec import Struct
 
 NETWORK_TYPES = frozenset(
@@ -38,33 +38,17 @@ class Mount(Struct, frozen=True, kw_only=True):
         return self.type in NETWORK_TYPES
 
 
-def find_mount(mountinfo: str, path: str) -> Mount | None:
-    """The mount that an absolute, resolved path lies on, by ``/proc/self/mountinfo``, see proc(5).
-
-    None: the text names none.
-    """
-    found = None
-    for line in mountinfo.splitlines():
-        fields, _, rest = line.partition(" - ")
-        parts = fields.split()
-        if len(parts) < 5 or not rest:
-            continue
-        # spaces and the like are written as \040
-        point = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), parts[4])
-        # of equal points the later line is the one mounted on top
-        is_under = path == point or path.startswith(point.rstrip("/") + "/")
-        if is_under and (found is None or len(point) >= len(found.point)):
-            found = Mount(point=point, type=rest.split()[0])
-    return found
-
-
 def mount_of(path: Path) -> Mount | None:
-    """The mount that a path lies on; None where /proc does not tell."""
-    try:
-        text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return find_mount(text, os.path.realpath(path))
+    """The mount that a path lies on; None where the system does not tell."""
+    real, found = Path(os.path.realpath(path)), None
+    with suppress(OSError):
+        for part in psutil.disk_partitions(all=True):
+            # of equal points the later one is mounted on top
+            if real.is_relative_to(part.mountpoint) and (
+                found is None or len(part.mountpoint) >= len(found.point)
+            ):
+                found = Mount(point=part.mountpoint, type=part.fstype)
+    return found
 
 
 def write_error(folder: Path) -> int:

@@ -9,33 +9,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from coalloc.core.base.effects import (
-    AddUsage,
-    AppendEvent,
-    DropHistory,
-    DropOrders,
-    DropPromises,
-    DropStartError,
-    SaveAccount,
-    SaveHistory,
-    SaveJob,
-    SaveLaunch,
-    SaveMeta,
-    SaveNotes,
-    SavePlan,
-    SavePromises,
-    SaveStartError,
-    SaveToken,
-    SaveUsage,
-    SendOrder,
-)
+from coalloc.core.base import effects
 from coalloc.core.base.records import JobRecord
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.records_json import (
-    account_object,
-    write_object,
-)
+from coalloc.daemon.store.records_json import account_object, write_object
 from coalloc.daemon.store.tables import UsedDay
 from coalloc.wire.codec import encode_order
 
@@ -102,28 +80,34 @@ CREATE_MIGRATIONS = (
 
 PUTS: dict[type, tuple[tables.Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
     # The first row of a job fixes its place in the queue.
-    SaveJob: (tables.JOBS, lambda e: job_row(e.record)),
-    SaveLaunch: (tables.LAUNCHES, lambda e: (e.job, write_object(e.launch))),
-    SaveToken: (tables.TOKENS, lambda e: (e.user, e.token, e.job)),
-    SendOrder: (tables.OUTBOX, lambda e: (e.cluster, e.seq, encode_order(e.order).decode())),
-    AppendEvent: (
+    effects.SaveJob: (tables.JOBS, lambda e: job_row(e.record)),
+    effects.SaveLaunch: (tables.LAUNCHES, lambda e: (e.job, write_object(e.launch))),
+    effects.SaveToken: (tables.TOKENS, lambda e: (e.user, e.token, e.job)),
+    effects.SendOrder: (
+        tables.OUTBOX,
+        lambda e: (e.cluster, e.seq, encode_order(e.order).decode()),
+    ),
+    effects.AppendEvent: (
         tables.EVENTS,
         lambda e: (e.seq, e.time, str(e.kind), e.job, write_object(e.fields)),
     ),
-    SavePlan: (tables.PLANS, lambda e: (e.round, e.time, write_object(e.body))),
-    SaveMeta: (tables.META, lambda e: (e.key, e.value)),
-    SaveNotes: (tables.META, lambda e: (f"notes.{e.policy}", write_object(e.notes))),
-    SaveHistory: (
+    effects.SavePlan: (tables.PLANS, lambda e: (e.round, e.time, write_object(e.body))),
+    effects.SaveMeta: (tables.META, lambda e: (e.key, e.value)),
+    effects.SaveNotes: (tables.META, lambda e: (f"notes.{e.policy}", write_object(e.notes))),
+    effects.SaveHistory: (
         tables.HISTORY,
         lambda e: (
             e.key,
             write_object({"base_times": e.values, "ratios": e.ratios, "runs": e.runs}),
         ),
     ),
-    SavePromises: (tables.PROMISES, lambda e: (e.job, write_object(e.promises))),
-    SaveStartError: (tables.START_ERRORS, lambda e: (e.error.number, write_object(e.error))),
-    SaveUsage: (tables.USAGE, lambda e: (e.project, e.user, e.proc_s, e.at)),
-    SaveAccount: (
+    effects.SavePromises: (tables.PROMISES, lambda e: (e.job, write_object(e.promises))),
+    effects.SaveStartError: (
+        tables.START_ERRORS,
+        lambda e: (e.error.number, write_object(e.error)),
+    ),
+    effects.SaveUsage: (tables.USAGE, lambda e: (e.project, e.user, e.proc_s, e.at)),
+    effects.SaveAccount: (
         tables.ACCOUNTS,
         lambda e: (
             *(e.record.shown_id, e.project, e.record.user, str(e.record.state), e.record.ended),
@@ -134,17 +118,17 @@ PUTS: dict[type, tuple[tables.Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
 """Row of each effect that lasts as one; the first of a key makes the row, later ones change it."""
 
 DROPS: dict[type, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
-    DropOrders: (
+    effects.DropOrders: (
         "DELETE FROM outbox WHERE cluster = ? AND seq <= ?",
         lambda e: (e.cluster, e.through_seq),
     ),
-    DropHistory: ("DELETE FROM history WHERE key = ?", lambda e: (e.key,)),
-    DropPromises: ("DELETE FROM promises WHERE job = ?", lambda e: (e.job,)),
-    DropStartError: ("DELETE FROM start_errors WHERE number = ?", lambda e: (e.number,)),
+    effects.DropHistory: ("DELETE FROM history WHERE key = ?", lambda e: (e.key,)),
+    effects.DropPromises: ("DELETE FROM promises WHERE job = ?", lambda e: (e.job,)),
+    effects.DropStartError: ("DELETE FROM start_errors WHERE number = ?", lambda e: (e.number,)),
 }
 """Statement of each effect that removes rows."""
 
-LASTING = frozenset({*PUTS, *DROPS, AddUsage})
+LASTING = frozenset({*PUTS, *DROPS, effects.AddUsage})
 """Effects that are written; the others are not."""
 
 
@@ -154,23 +138,23 @@ def job_row(record: JobRecord) -> tuple[Any, ...]:
     return (record.id, ended, record.flow or None, write_object(record))
 
 
-def carry_out(connection: sqlite3.Connection, kind: type, effects: Iterable[Any]) -> None:
+def carry_out(connection: sqlite3.Connection, kind: type, found: Iterable[Any]) -> None:
     """Write effects of one kind of `LASTING`."""
     if kind in DROPS:
         statement, values = DROPS[kind]
-        connection.executemany(statement, map(values, effects))
+        connection.executemany(statement, map(values, found))
         return
-    if kind is AddUsage:
-        rows = (_used(connection, effect) for effect in effects)
+    if kind is effects.AddUsage:
+        rows = (_used(connection, effect) for effect in found)
         connection.executemany(
             tables.USAGE_DAYS.put, (tables.USAGE_DAYS.written(*row) for row in rows)
         )
         return
     table, columns = PUTS[kind]
-    connection.executemany(table.put, (table.written(*columns(effect)) for effect in effects))
+    connection.executemany(table.put, (table.written(*columns(effect)) for effect in found))
 
 
-def _used(connection: sqlite3.Connection, added: AddUsage) -> UsedDay:
+def _used(connection: sqlite3.Connection, added: effects.AddUsage) -> UsedDay:
     key = (added.day, added.project, added.user, added.cluster)
     where = "WHERE day = ? AND project = ? AND user = ? AND cluster = ?"
     found = connection.execute(f"{tables.USAGE_DAYS.select} {where}", key)

@@ -85,7 +85,6 @@ class Store(Database):
             return list(table.read(found))
 
     def job(self, job: str) -> JobRow | None:
-        """A job by its id, active or ended."""
         return next(iter(self.rows(tables.JOBS, "WHERE id = ?", job)), None)
 
     def finished(self, limit: int) -> list[JobRow]:
@@ -98,7 +97,6 @@ class Store(Database):
         return self.rows(tables.JOBS, "WHERE flow = ? ORDER BY seq", flow)
 
     def launch(self, job: str) -> str | None:
-        """The command of a job."""
         rows = self.rows(tables.LAUNCHES, "WHERE job = ?", job)
         return rows[0].body if rows else None
 
@@ -150,7 +148,6 @@ class Store(Database):
             ).rowcount
 
     def plan(self, round: int | None = None) -> PlanRow | None:
-        """The plan of a round, or the newest."""
         if round is None:
             rows = self.rows(tables.PLANS, "ORDER BY round DESC LIMIT 1")
         else:

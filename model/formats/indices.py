@@ -75,7 +75,6 @@ class Indices(Collection[int]):
         return self._ranges[0][0], self._ranges[-1][-1], step
 
     def split(self, count: int) -> tuple[list[int], Indices]:
-        """The first so many, and the others."""
         first: list[int] = []
         left: list[range] = []
         for one in self._ranges:
@@ -85,7 +84,6 @@ class Indices(Collection[int]):
         return first, Indices(left)
 
     def without(self, index: int) -> Indices:
-        """All but one."""
         halves = (
             (r[: r.index(index)], r[r.index(index) + 1 :]) if index in r else (r,)
             for r in self._ranges

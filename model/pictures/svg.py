@@ -77,7 +77,6 @@ class Chart(Struct, frozen=True, kw_only=True):
     """Fill and text."""
 
     def x(self, instant: float) -> float:
-        """The pixel of an instant."""
         return LEFT + (instant - self.begin) * COLUMNS / (self.end - self.begin)
 
 

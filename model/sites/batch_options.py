@@ -48,7 +48,6 @@ class BatchOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
         yield from (("passed", option) for option in self.passed)
 
     def with_account(self, account: str) -> BatchOptions:
-        """The same for another account."""
         return self if account == self.account else replace(self, account=account)
 
     @property

@@ -33,7 +33,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     """The most of each at once, by name; ``mem``: MiB."""
 
     def and_those(self, other: Limits) -> Limits:
-        """The narrower of each."""
         return Limits(
             time_s=least_of(self.time_s, other.time_s),
             nodes=least_of(self.nodes, other.nodes),

@@ -9,11 +9,13 @@ help, which may go on in indented lines::
     --interval SECONDS =2      between two looks
     --set NAME=VALUE *         of the policy; may be given again
     --output PATTERN @stdout   file for its output, such as %j.out
+    --init [DIR]               write a first configuration
     --noheader                 no headings
 
 ``=2`` is a default, written as it would be typed, ``@stdout`` the name under which the value is
-kept, ``!`` behind the value says that it is needed, and ``*`` that all values are kept. A line
-without names is an argument; ``?``, ``+`` or ``*`` at its end is how often it may come.
+kept, ``!`` behind the value says that it is needed, and ``*`` that all values are kept. A value in
+brackets may be left out, and is empty then. A line without names is an argument; ``?``, ``+`` or
+``*`` at its end is how often it may come.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ MARKS: dict[str, Callable[[str], dict[str, Any]]] = {
     "=": lambda text: {"default": text},
     "!": lambda text: {"required": True},
     "*": lambda text: {"action": "append", "default": []},
+    "[": lambda text: {"metavar": text.rstrip("]"), "nargs": "?", "const": ""},
 }
 
 

@@ -16,7 +16,7 @@ from coalloc.cli import arguments
 from coalloc.cli.command import CommandError
 from coalloc.cli.files import read_script
 from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, words_of
-from coalloc.client.workflow_submission import workflow_submission
+from coalloc.client.submission import workflow_submission
 from coalloc.daemon.access.key_table import KeyTableError, parse_table
 from coalloc.model.errors import ConfigError, InputError
 from coalloc.model.formats.decoded import decode_json

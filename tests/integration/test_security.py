@@ -477,8 +477,8 @@ def test_keys_by_the_command_line(
     rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
     assert (rows[public]["revoked"], rows[public]["role"]) == (None, "operator")
     dashed = "-Du(+<NeLfs&{K]4@6uP=9]hNo)W&Ve.4I/n9(sk"
-    assert main.main(["keys", "authorize", dashed, "--user", "bin"]) == 0
-    assert main.main(["keys", "revoke", dashed[:9]]) == 0
+    assert main.main(["keys", "authorize", "--user", "bin", "--", dashed]) == 0
+    assert main.main(["keys", "revoke", "--", dashed[:9]]) == 0
     assert main.main(["keys", "revoke", public[:10]]) == 0
     assert main.main(["queue"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]

@@ -14,9 +14,10 @@ import zmq
 import zmq.asyncio
 
 from coalloc.core.base.messages import Ping, Read, Statement, Streamed
+from coalloc.model.settings import DaemonConfig
 from coalloc.wire.codec import encode_message
 from coalloc.wire.frames import encode
-from coalloc.wire.server import Endpoints, ExecutorPeer, Origin, Server
+from coalloc.wire.server import ExecutorPeer, Origin, Server
 
 LIMIT_S = 60.0
 MAX_BYTES = 1 << 20
@@ -26,16 +27,18 @@ class Site:
     """A server that echoes requests and keeps what it heard."""
 
     def __init__(self, root: Path) -> None:
-        self.endpoints = Endpoints(
-            clients=f"ipc://{root}/c", executors=f"ipc://{root}/e", watchers=f"ipc://{root}/w"
+        self.config = DaemonConfig(
+            endpoint=f"ipc://{root}/c",
+            executor_endpoint=f"ipc://{root}/e",
+            publish_endpoint=f"ipc://{root}/w",
+            max_message_bytes=MAX_BYTES,
         )
         self.logged: list[tuple[str, str]] = []
         self.counted: list[tuple[str, str]] = []
         self.statements: list[Statement | Streamed] = []
         self.peers: list[ExecutorPeer] = []
         self.server = Server(
-            self.endpoints,
-            max_bytes=MAX_BYTES,
+            self.config,
             on_request=self._request,
             on_statement=self._statement,
             on_fault=self._fault,
@@ -71,10 +74,10 @@ class Site:
         self.server.close()
 
     def client(self) -> zmq.asyncio.Socket:
-        return self.connect(zmq.DEALER, self.endpoints.clients)
+        return self.connect(zmq.DEALER, self.config.endpoint)
 
     def executor(self) -> zmq.asyncio.Socket:
-        return self.connect(zmq.DEALER, self.endpoints.executors)
+        return self.connect(zmq.DEALER, self.config.executor_endpoint)
 
 
 Body = Callable[[Site], Coroutine[Any, Any, None]]
@@ -297,7 +300,7 @@ def test_a_watcher_is_greeted_with_the_place_in_the_stream(
     async def body(site: Site) -> None:
         site.server.publish("event.job_ended.1", {"seq": 1})
         site.server.publish("round", {"round": 1})
-        socket = site.connect(zmq.SUB, site.endpoints.watchers)
+        socket = site.connect(zmq.SUB, site.config.publish_endpoint)
         topic, frame = await socket.recv_multipart()
         assert topic == b"event."
         assert json.loads(frame) == {"watch_seq": 2, "welcome": True, "protocol": 1}
@@ -312,7 +315,7 @@ def test_a_watcher_is_greeted_with_the_place_in_the_stream(
 
 def test_a_watcher_that_sends_garbage_is_ignored(serve: Callable[[Body], None]) -> None:
     async def body(site: Site) -> None:
-        socket = site.connect(zmq.XSUB, site.endpoints.watchers)
+        socket = site.connect(zmq.XSUB, site.config.publish_endpoint)
         await socket.send(b"")
         await socket.send(b"\x07garbage")
         await socket.send_multipart([b"a", b"b"])
@@ -328,7 +331,7 @@ def test_sockets_whose_files_are_gone_listen_again(serve: Callable[[Body], None]
 
     async def body(site: Site) -> None:
         early = site.client()
-        watching = site.connect(zmq.SUB, site.endpoints.watchers)
+        watching = site.connect(zmq.SUB, site.config.publish_endpoint)
         await is_served(site)
         assert json.loads((await watching.recv_multipart())[1])["welcome"]
         ports = site.server.listeners
@@ -344,7 +347,7 @@ def test_sockets_whose_files_are_gone_listen_again(serve: Callable[[Body], None]
         await is_served(site)
         await early.send(encode({"type": "status", "id": "early"}))
         assert (await answer(early))["id"] == "early"
-        later = site.connect(zmq.SUB, site.endpoints.watchers)
+        later = site.connect(zmq.SUB, site.config.publish_endpoint)
         assert json.loads((await later.recv_multipart())[1])["welcome"]
         await watching.recv_multipart()  # the same greeting, which reaches all
         site.server.publish("event.job_ended.1", {"seq": 1})

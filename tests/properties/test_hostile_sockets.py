@@ -18,11 +18,11 @@ from coalloc.core.base.messages import Statement, Streamed
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.model.settings import AccessConfig, ClusterConfig, Config
+from coalloc.model.settings import AccessConfig, ClusterConfig, Config, DaemonConfig
 from coalloc.wire.codec import COMMANDS, decode_command
 from coalloc.wire.curve import new_pair
 from coalloc.wire.frames import WireError, decode_any, decode_object, encode
-from coalloc.wire.server import Endpoints, Origin, Server
+from coalloc.wire.server import Origin, Server
 from tests.fuzz.wire_targets import commands, enrolments, questions, statements
 from tests.properties.test_wire_bytes import VALUES
 from tests.properties.test_workflow_bytes import replaced
@@ -57,12 +57,12 @@ class Ends:
         self.faults: list[tuple[str, str]] = []
         self.answers: list[Mapping[str, Any]] = []
         self.server = Server(
-            Endpoints(
-                clients=f"ipc://{folder}/c",
-                executors=f"ipc://{folder}/e",
-                watchers=f"ipc://{folder}/w",
+            DaemonConfig(
+                endpoint=f"ipc://{folder}/c",
+                executor_endpoint=f"ipc://{folder}/e",
+                publish_endpoint=f"ipc://{folder}/w",
+                max_message_bytes=1 << 20,
             ),
-            max_bytes=1 << 20,
             on_request=self._requested,
             on_statement=lambda statement, _: self.statements.append(statement),
             on_fault=self._faulted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from coalloc.core.base.messages import LIMIT, Hello, Read, Started, Statement
+from coalloc.core.base.messages import Hello, Read, Started, Statement
 from coalloc.core.executor.effects import (
     ArrangePart,
     ClaimPart,
@@ -232,7 +232,7 @@ class ExecutorHost:
     def say(self, statement: Statement) -> None:
         self._pass()
         if isinstance(statement, Hello) and self.batch.is_older:
-            statement = replace(statement, abilities=(LIMIT,))
+            statement = replace(statement, abilities=())
         self.network.send_up(self.cluster, statement)
 
     def explain(self, effect: ExecutorEffect, error: Exception) -> str:

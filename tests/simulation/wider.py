@@ -18,10 +18,10 @@ from coalloc.core.base.requests import (
     Unreserve,
     Update,
 )
+from coalloc.core.base.state_tables import Reserved
 from coalloc.core.commands.reservations import META, read_reserved
 from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
 from coalloc.model.sites.batch_options import BatchOptions
-from coalloc.model.sites.reserved import Reserved
 from coalloc.model.values import replace
 from tests.simulation.disk import Disk
 

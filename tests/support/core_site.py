@@ -9,7 +9,7 @@ from typing import Any
 
 from coalloc.core.base.effects import Effect, LogLine, Reply, SaveJob, SaveMeta, SendOrder, Solve
 from coalloc.core.base.events import Requested, Solved, StatementReceived, Ticked
-from coalloc.core.base.messages import SHAPES, STREAMS, Hello, Order, Read, Report
+from coalloc.core.base.messages import SHAPES, Hello, Order, Read, Report
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Command, CommandAnswer, Done, Submit, SubmitWorkflow
 from coalloc.core.base.state_tables import Maintenance
@@ -248,7 +248,7 @@ class Site:
         self.answers: list[CommandAnswer] = []
         self.pending_solves: list[Solve] = []
         for name, size in self.sizes.items():
-            self.do(StatementReceived(statement=Hello(cluster=name, abilities=(SHAPES, STREAMS))))
+            self.do(StatementReceived(statement=Hello(cluster=name, abilities=(SHAPES,))))
             self.do(
                 StatementReceived(
                     statement=Read(cluster=name, reading=reading(name, size, slots=slots))

@@ -15,9 +15,9 @@ from coalloc.cli.command import print_json, print_json_rows
 from coalloc.cli.events import event_line
 from coalloc.cli.jobs.job_details import job_lines
 from coalloc.cli.nodes import cluster_line, node_lines
-from coalloc.cli.output import aligned, figure, node_set, printable, show_table
+from coalloc.cli.output import aligned, figure, node_set, show_table
 from coalloc.model.values import replace
-from coalloc.runtime.texts import length
+from coalloc.runtime.texts import length, printable
 from coalloc.wire.answers import Event
 from coalloc.wire.job_rows import JobDetails
 from coalloc.wire.node_rows import ClusterRow, NodeRow

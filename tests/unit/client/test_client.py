@@ -13,8 +13,7 @@ from coalloc import Client
 from coalloc.client import base, endpoint, job_requests
 from coalloc.client import events as client_events
 from coalloc.client.client import NoAnswerError, RefusedError
-from coalloc.client.submission import change, submission
-from coalloc.client.workflow_submission import workflow_submission
+from coalloc.client.submission import change, submission, workflow_submission
 from coalloc.model.jobs import Task, WorkflowJob
 from coalloc.model.shape import Shape
 from coalloc.runtime.user import user_name

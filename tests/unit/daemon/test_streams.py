@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.effects import AppendEvent
-from coalloc.core.base.events import Caller, StatementReceived
-from coalloc.core.base.messages import SHAPES, Hello, Stream, Streamed
+from coalloc.core.base.events import Caller
+from coalloc.core.base.messages import Stream, Streamed
 from coalloc.core.base.requests import Refused, RequestError, Submit
 from coalloc.daemon import streams as module
 from coalloc.daemon.streams import Streams
@@ -88,17 +88,9 @@ def test_a_question_waits_for_the_start_and_the_last_of_two_is_answered() -> Non
     assert desk.answers[-1].state == "completed"
 
 
-def test_older_executors_get_no_such_job() -> None:
-    site = Site({"a": 1, "b": 1})
-    command = Submit(token="x", job=ONE, launch=Launch(argv=("x",)), stream="pipes")
-    site.do(StatementReceived(statement=Hello(cluster="a", abilities=(SHAPES,))))
-    site.ask(command)
-    (record,) = site.core.state.jobs.values()
-    assert [part.cluster for part in record.parts] == ["b"]
-    site.do(StatementReceived(statement=Hello(cluster="b", abilities=(SHAPES,))))
-    answer = site.ask(replace(command, token="y"))
-    assert isinstance(answer, Refused)
-    assert answer.message.startswith("a: its executor is older than interactive jobs; b: ")
+def test_streams_are_pipes_or_a_terminal() -> None:
+    site = Site({"a": 1})
+    command = Submit(token="x", job=ONE, launch=Launch(argv=("x",)))
     for wrong in ("tty", "pty"):
         answer = site.ask(replace(command, stream=wrong, token=wrong))
         assert isinstance(answer, Refused)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coalloc.cli.jobs.critical_path import critical_paths, path_lines
+from coalloc.cli.plan import critical_paths, path_lines
 from coalloc.core.base.plan_order import PlanOrder
 from coalloc.model.plan import Objective, Placement, Plan, Status
 

@@ -6,18 +6,14 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import ABILITIES, Hello, Limit
+from coalloc.core.base.messages import Limit
 from coalloc.core.base.requests import Done, Refused, Update
 from coalloc.model.sites.parts import PartReport, PartState
 from tests.support.core_site import Site
 
 
-def running(procs: int = 1, *, able: bool = True) -> tuple[Site, str]:
+def running(procs: int = 1) -> tuple[Site, str]:
     site = Site({"a": 2, "b": 2})
-    for name in site.sizes:
-        abilities = ABILITIES if able else ()
-        site.do(StatementReceived(statement=Hello(cluster=name, abilities=abilities)))
     job = site.submit(procs, job={"time_limit": 600.0})
     site.run(job)
     return site, job
@@ -61,13 +57,6 @@ def test_who_may_change_what_of_a_job_that_runs(
     assert isinstance(answer, Done)
     assert orders(site, job) == [("a", limit)]
     assert site.job(job).job.time_limit == limit
-
-
-def test_an_older_executor_cannot() -> None:
-    site, job = running(able=False)
-    answer = site.ask(Update(job=job, fields={"time_limit": 300.0}))
-    assert isinstance(answer, Refused)
-    assert "the executor of a is older" in answer.message
 
 
 def test_what_is_changed_there_holds_for_the_other_parts() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import Solved, StatementReceived
-from coalloc.core.base.messages import LIMIT, SHAPES, Hello, Prepare, Read
+from coalloc.core.base.messages import SHAPES, Hello, Prepare, Read
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Done, Refused, RoundNow, Submit, Update
 from coalloc.core.jobs.suitable_nodes import laid_out
@@ -207,13 +207,13 @@ def test_where_a_node_is_a_slot_it_is_one_of_it_however_many_cpus_are_asked_for(
 
 def test_an_older_executor_is_offered_no_job_with_a_shape() -> None:
     site = Site({"a": 2, "b": 1})
-    site.do(StatementReceived(statement=Hello(cluster="a", abilities=(LIMIT,))))
+    site.do(StatementReceived(statement=Hello(cluster="a", abilities=())))
     equip(site)
     job, plain = shaped(site, cpus_per_proc=1), site.submit(1)
     assert (site.job(job).clusters, site.job(plain).clusters) == (("b",), ("a",))
     waits = shaped(site, 2, {"clusters": ["a"]}, cpus_per_proc=1)
     assert site.state.findings.outlook[waits].detail == "a: its executor is older than shapes"
-    site.do(StatementReceived(statement=Hello(cluster="a", abilities=(LIMIT, SHAPES))))
+    site.do(StatementReceived(statement=Hello(cluster="a", abilities=(SHAPES,))))
     site.ask(RoundNow(), operator=True)
     assert site.job(waits).clusters == ("a",)
 

@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import SHAPES, STAGES, STREAMS, Hello, Prepare, Staged
+from coalloc.core.base.messages import SHAPES, STAGES, Hello, Prepare, Staged
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Refused, Release, Submit
 from coalloc.core.starts.staging import in_words, wishes
@@ -23,7 +23,7 @@ IN, OUT = (("/data/", "in/"),), (("out/", "/got/"),)
 def site_of(*abilities: str) -> Site:
     site = Site()
     for name in site.sizes:
-        hello = Hello(cluster=name, abilities=(SHAPES, STREAMS, *abilities))
+        hello = Hello(cluster=name, abilities=(SHAPES, *abilities))
         site.do(StatementReceived(statement=hello))
     return site
 

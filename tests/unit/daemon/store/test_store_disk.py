@@ -7,27 +7,33 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from coalloc.core.base.effects import SaveJob
 from coalloc.daemon.store import database
-from coalloc.daemon.store.disk import Mount, find_mount, mount_of, write_error
+from coalloc.daemon.store.disk import Mount, mount_of, write_error
 from coalloc.daemon.store.errors import StoreError, StoreFullError, StoreReadOnlyError
 from coalloc.daemon.store.sqlite import Store
 from tests.support.small_disk import mounted
 from tests.support.stored import saved_job
 
-MOUNTINFO = r"""
-22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
-23 22 0:40 / /home rw,relatime shared:2 master:1 - nfs4 server:/home rw,vers=4.2
-24 22 0:41 / /mnt/with\040space rw - cifs //server/share rw
-25 22 0:42 / /srv rw - ext4 /dev/vdb rw
-26 25 0:43 / /srv rw - fuse.sshfs host: rw
-27 22 0:44 / /overlay rw - fuse.fuse-overlayfs fuse-overlayfs rw
-28 22 0:45 / /disk rw - fuseblk /dev/sdb1 rw
-short line
-"""
+MOUNTS = [
+    ("/", "ext4"),
+    ("/home", "nfs4"),
+    ("/mnt/with space", "cifs"),
+    ("/srv", "ext4"),
+    ("/srv", "fuse.sshfs"),
+    ("/overlay", "fuse.fuse-overlayfs"),
+    ("/disk", "fuseblk"),
+]
+
+
+def mount(monkeypatch: pytest.MonkeyPatch, mounts: list[tuple[str, str]]) -> None:
+    parts = [SimpleNamespace(mountpoint=point, fstype=kind) for point, kind in mounts]
+    monkeypatch.setattr(psutil, "disk_partitions", lambda all: parts)
 
 
 @pytest.mark.parametrize(
@@ -43,20 +49,24 @@ short line
         ("/", "ext4", False),
     ],
 )
-def test_mount_is_found(path: str, type: str, network: bool) -> None:
-    mount = find_mount(MOUNTINFO, path)
-    assert mount is not None
-    assert (mount.type, mount.is_network) == (type, network)
+def test_mount_is_found(
+    path: str, type: str, network: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount(monkeypatch, MOUNTS)
+    found = mount_of(Path(path))
+    assert found is not None
+    assert (found.type, found.is_network) == (type, network)
 
 
-def test_no_mount_is_none() -> None:
-    assert find_mount("", "/var") is None
+def test_no_mount_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    mount(monkeypatch, [])
+    assert mount_of(Path("/var")) is None
 
 
 def test_own_mount_is_found(tmp_path: Path) -> None:
-    mount = mount_of(tmp_path)
-    assert mount is not None
-    assert str(tmp_path).startswith(mount.point)
+    found = mount_of(tmp_path)
+    assert found is not None
+    assert str(tmp_path).startswith(found.point)
 
 
 def test_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
