@@ -19,7 +19,6 @@ from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.classes import Classes, Occupation, classes_of, occupied
 from coalloc.policies.kernel.instance.graph import children_of, compressed
 from coalloc.policies.kernel.instance.intake import Intake, NodeTable
-from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.state import (
     BLOCK,
@@ -115,7 +114,11 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
     kinds = [intake.kinds[kind] for kind in class_kind]
     need = _ints([[group.need[kind] for kind in class_kind] for group in intake.groups])
     need = need.reshape(len(intake.groups), len(class_kind))
-    group_class, group_size = _allowed(need)
+    group_size = (need != 0).sum(axis=1)
+    allowed = np.arange(len(class_kind)) < group_size[:, None]
+    release = _floats([item.release for item in items])
+    arrival = _floats([item.arrival or (-inf,) * len(clusters) for item in items])
+    arrival = arrival.reshape(len(items), len(clusters))
     wide = [item for item in items if item.parts]
     item_wide = _ints([bool(item.parts) for item in items])
     shape = (len(wide), len(clusters))
@@ -126,7 +129,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         mode_fixed=_floats([mode[2] for mode in modes]),
         mode_comm=_floats([mode[3] for mode in modes]),
         item_group=_ints([item.group for item in items]),
-        item_release=_floats([item.release for item in items]),
+        item_release=release,
         item_limit=_floats([item.limit for item in items]),
         item_gbps=_floats([item.proc_gbps for item in items]),
         item_splits=np.array([item.splits for item in items], dtype=np.bool_),
@@ -140,7 +143,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
             ],
             dtype=np.bool_,
         ),
-        item_arrival=_arrivals(items, len(clusters)),
+        item_arrival=np.maximum(arrival, release[:, None]),
         item_wide=np.where(item_wide > 0, np.cumsum(item_wide) - 1, -1),
         wide_parts=_ints([item.parts for item in wide]).reshape(shape),
         wide_units=_load_units(
@@ -152,7 +155,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         child_first=child_first,
         child=child,
         need=need,
-        group_class=group_class,
+        group_class=np.where(allowed, np.argsort(need == 0, axis=1, kind="stable"), 0),
         group_size=group_size,
         group_plain=(need == 1).all(axis=1),
         exempt=np.array(
@@ -174,27 +177,6 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         ),
         latency=_floats([c.link_latency_s for c in clusters]),
     )
-
-
-def _arrivals(items: list[Item], clusters: int) -> Floats:
-    """No start before on each cluster, s: the release, and data of tasks that have started."""
-    release = _floats([item.release for item in items])
-    out: Floats = np.repeat(release, clusters).reshape(len(items), clusters)
-    for n, item in enumerate(items):
-        if item.arrival:
-            np.maximum(out[n], item.arrival, out=out[n])
-    return out
-
-
-def _allowed(need: Ints) -> tuple[Ints, Ints]:
-    """Allowed classes of each group, in their order, and how many."""
-    classes = np.zeros(need.shape, dtype=np.int64)
-    sizes = np.zeros(need.shape[0], dtype=np.int64)
-    for g in range(need.shape[0]):
-        mine = np.flatnonzero(need[g])
-        classes[g, : mine.size] = mine
-        sizes[g] = mine.size
-    return classes, sizes
 
 
 def _ints(values: Sequence[Any]) -> Ints:
