@@ -34,12 +34,12 @@ from coalloc.model.values import replace
 from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.divisible.filling import Gaps, divisible
 from coalloc.policies.divisible.idle import Idle
+from coalloc.policies.halving import halved
 
 ROUNDING = 1e-11
 """Share of a bound that is given up."""
 TINY = 1e-9
 """Chunk of a job that fits wherever anything does, seconds."""
-HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +124,4 @@ def _reached(room: Callable[[float], float], amount: float, gaps: Gaps) -> float
         low, high = high, high + 2.0 * (high - float(gaps.start.min()))
         if high == inf or room(inf) < amount:
             return low
-    for _ in range(HALVINGS):
-        middle = low + (high - low) / 2.0
-        if room(middle) < amount:
-            low = middle
-        else:
-            high = middle
-    return low
+    return halved(low, high, lambda until: room(until) < amount)[0]

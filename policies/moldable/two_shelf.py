@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.array_types import Floats, Ints
-from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
+from coalloc.policies.halving import halved
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.shelves import select
 
@@ -55,31 +55,22 @@ def two_shelf(queue: MoldableQueue) -> TwoShelf:
     a makespan is `cmax_bound`.
     """
     low = high = _least(queue)
-    found = part_jobs(queue, high)
-    while found is None:
+    while part_jobs(queue, high) is None:
         low, high = high, 1.5 * high
-        found = part_jobs(queue, high)
-    while high - low > PRECISION * high:
-        middle = low + (high - low) / 2.0
-        if not low < middle < high:  # neighbours, of which there are no closer ones
-            break
-        better = part_jobs(queue, middle)
-        if better is None:
-            low = middle
-        else:
-            high, found = middle, better
+    _, guess = halved(low, high, lambda guess: part_jobs(queue, guess) is None, PRECISION)
+    found = part_jobs(queue, guess)
+    assert found is not None
     return found
 
 
 def part_jobs(queue: MoldableQueue, guess: float) -> TwoShelf | None:
     """Part the jobs by a guess, seconds; None if it is refused."""
     jobs = np.arange(queue.size, dtype=np.int64)
-    rows, half = np.empty(jobs.size, dtype=np.int64), np.empty(jobs.size, dtype=np.int64)
-    fitting_rows(queue.first, queue.times, jobs, guess - queue.release, rows)
+    rows = queue.fitting(jobs, guess - queue.release)
     if (rows < 0).any():
         return None
     is_long = queue.times[rows] > guess / 2.0
-    fitting_rows(queue.first, queue.times, jobs, np.full(jobs.size, guess / 2.0), half)
+    half = queue.fitting(jobs, guess / 2.0)
     is_large = is_long & (half < 0)
     there = queue.capacity[np.searchsorted(queue.starts, guess / 2.0, side="right") - 1]
     room = int(there - queue.procs[rows[is_large]].sum())

@@ -39,7 +39,6 @@ import numpy as np
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.laying import Layer, PoolLister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
@@ -92,10 +91,8 @@ class Shelves:
         self.queue, self.guess = queue, parts.guess
         self.procs = int(queue.capacity[0])
         self.rows: list[int] = parts.rows.tolist()
-        limits = np.full(queue.size, 1.5 * self.guess)
-        long = np.empty(queue.size, dtype=np.int64)
-        fitting_rows(queue.first, queue.times, np.arange(queue.size, dtype=np.int64), limits, long)
-        self.long: list[int] = long.tolist()
+        everyone = np.arange(queue.size, dtype=np.int64)
+        self.long: list[int] = queue.fitting(everyone, 1.5 * self.guess).tolist()
         self.small: list[int] = np.flatnonzero(parts.part == SMALL).tolist()
         self.first: set[int] = set(np.flatnonzero(parts.part == LARGE).tolist())
         self.second: set[int] = set(np.flatnonzero(parts.part == SECOND).tolist())

@@ -28,9 +28,9 @@ import numpy as np
 from coalloc.policies.array_types import Floats
 from coalloc.policies.base import never
 from coalloc.policies.bounds.case import BoundCase, read_case
-from coalloc.policies.bounds.halving import largest_refuted
 from coalloc.policies.bounds.rows import domains, integral_at
 from coalloc.policies.bounds.supply import join_bands
+from coalloc.policies.halving import largest_refuted
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.bound_lp import Program, solve_program
 from coalloc.policies.workflow.forms import form_of
