@@ -23,10 +23,7 @@ def whole_row(loads: Sequence[Fraction], limit: Fraction) -> tuple[list[int], in
     Every choice that the fractions allow is allowed; the converse holds as well if a common
     denominator was small enough.
     """
-    scale = Fraction(lcm(*(value.denominator for value in loads)))
-    most = max([*loads, limit], default=Fraction(0))
-    if most * scale > LARGEST:
-        scale = LARGEST / most
+    scale = scale_of(loads, max([*loads, limit], default=Fraction(0)))
     coefficients = [floor(value * scale) for value in loads]
     right = floor(limit * scale)
     common = gcd(*coefficients)
@@ -34,3 +31,9 @@ def whole_row(loads: Sequence[Fraction], limit: Fraction) -> tuple[list[int], in
         coefficients = [value // common for value in coefficients]
         right //= common
     return coefficients, right
+
+
+def scale_of(values: Sequence[Fraction], most: Fraction) -> Fraction:
+    """The common denominator, or less where `most` times that is too large to be told apart."""
+    scale = Fraction(lcm(*(value.denominator for value in values)))
+    return LARGEST / most if most * scale > LARGEST else scale

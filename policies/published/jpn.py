@@ -25,9 +25,8 @@ Naik, Liu, Yang, Wagner, "Online resource matching for heterogeneous grid enviro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from math import lcm
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from coalloc.policies.allocation.placing import Allocation, is_allowed, link_tot
 from coalloc.policies.allocation.program import PublishedModel, Terms
 from coalloc.policies.allocation.scene import Scene, on_scene
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
-from coalloc.policies.mip.links import LARGEST
+from coalloc.policies.mip.links import scale_of
 from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run
 
 
@@ -111,7 +110,8 @@ def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan
         return ended()
     model.build()
     limits, traffic = limits_of(scene.options, budget), model.traffic()
-    scale = _scale(traffic)
+    amounts = [value for _, value in traffic]
+    scale = scale_of(amounts, max(amounts, default=Fraction(0)))
     whole = [(t, float(value * scale)) for t, value in traffic]
     least, found = _minimised(model, whole, limits.less(stats["work"]))
     stats["work"] += least.nodes
@@ -151,13 +151,6 @@ def _minimised(
 def _status(end: End) -> Status:
     """There is no bound on the sum of run times, whatever was proved of the traffic."""
     return Status.TIME_LIMIT if end is End.STOPPED else Status.HEURISTIC
-
-
-def _scale(traffic: Sequence[tuple[Any, Fraction]]) -> Fraction:
-    """Units of traffic of which one is the least difference, if that is practical."""
-    scale = Fraction(lcm(*(value.denominator for _, value in traffic)))
-    most = max((value for _, value in traffic), default=Fraction(0))
-    return LARGEST / most if most * scale > LARGEST else scale
 
 
 SOLVERS: Mapping[str, SolveFunction] = {"jpn": on_scene(plan)}
