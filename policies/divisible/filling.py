@@ -29,10 +29,10 @@ from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.shape import taken
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies import uses
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.divisible.idle import Gap, Idle, Taking, slack
 from coalloc.policies.halving import halved
+from coalloc.policies.holds import pieces as pieces_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,5 +216,5 @@ def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Place
     for key, nodes in found.items():
         _, power, start, _ = key
         named = {idle.names[node]: nodes[node] for node in sorted(nodes)}
-        pieces += uses.pieces(job, start, named, chunks[key], power)
+        pieces += pieces_on(job, start, named, chunks[key], power)
     return sorted(pieces, key=lambda piece: (piece.start, piece.end, *piece.nodes))
