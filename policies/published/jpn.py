@@ -38,8 +38,7 @@ from coalloc.policies.allocation.placing import Allocation, is_allowed, link_tot
 from coalloc.policies.allocation.program import PublishedModel, Terms
 from coalloc.policies.allocation.scene import Scene, on_scene
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
-from coalloc.policies.mip.links import scale_of
-from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run
+from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run, scale_of
 
 
 def traffic_of(scene: Scene, allocation: Allocation) -> Fraction:
