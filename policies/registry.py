@@ -125,7 +125,7 @@ PUBLISHED: tuple[Policy, ...] = (
     _row("easy-sjbf", "orders.easy_sjbf", SjbfOptions),
     _row("oas-slots", "published.oas_slots", published.SlotsOptions),
     _row("mbpc", _MBPC, published.MbpcOptions),
-    _row("mbpc-published", "published.mbpc_published", published.PublishedOptions),
+    _row("mbpc-published", _MBPC, published.PublishedOptions),
     _row("pas", _MBPC, published.MbpcOptions, "package allocation: what fits now, placed by mbpc"),
     _row("cbs", "published.cbs", published.CbsOptions, "large chunks of jobs in one cluster"),
     _row("jpn", "published.jpn", published.JpnOptions, "jobs that fit now, with the least traffic"),
