@@ -33,7 +33,7 @@ GROUP = "coalloc.policies"
 """Entry points by which other packages declare theirs."""
 _COMPLETING, _COUNTED, _PLAIN = "divisible.complete", "counted.policy", "counted.planning"
 _SIMPLE, _MBPC, _OAS = "orders.simple", "allocation.mbpc", "oas.policy"
-_LISTS, _M_HEFT, _CPA = "published.moldable_lists", "published.m_heft", "published.cpa"
+_DEMT, _M_HEFT, _CPA = "published.demt", "published.m_heft", "published.cpa"
 
 
 def _completed(engine_of: Callable[[], SolveFunction], counted: str = "") -> SolveFunction:
@@ -111,39 +111,29 @@ FOR_SITES: tuple[Policy, ...] = (
     _row("conservative", _SIMPLE, CommonOptions, "backfilling that keeps every job's reservation"),
     _row("oas", _OAS, OasOptions, "order and allocation searched together, with bound and gap"),
     _row("oas-balanced", _OAS, CommonOptions, "one pass: heavy processing on powerful nodes"),
-    _row(
-        "bicriteria",
-        "moldable.bicriteria.policy",
-        BicriteriaOptions,
-        "moldable jobs, makespan and weighted completion: a front, with what is proved of it",
-    ),
+    _row("bicriteria", "moldable.bicriteria.policy", BicriteriaOptions),
     _row("workflow", "workflow.search.engine", WorkflowPolicyOptions),
     _row("plain", _PLAIN, Options, "EASY with estimates, without a compiler"),
 )
 
 PUBLISHED: tuple[Policy, ...] = (
-    _row("easy-sjbf", "orders.easy_sjbf", SjbfOptions),
+    _row("easy-sjbf", _SIMPLE, SjbfOptions),
     _row("oas-slots", "published.oas_slots", published.SlotsOptions),
     _row("mbpc", _MBPC, published.MbpcOptions),
     _row("mbpc-published", _MBPC, published.PublishedOptions),
     _row("pas", _MBPC, published.MbpcOptions, "package allocation: what fits now, placed by mbpc"),
-    _row("cbs", "published.cbs", published.CbsOptions, "large chunks of jobs in one cluster"),
-    _row("jpn", "published.jpn", published.JpnOptions, "jobs that fit now, with the least traffic"),
-    _row("demt", "published.demt", published.DemtOptions),
+    _row("cbs", "published.blind", published.CbsOptions, "large chunks of jobs in one cluster"),
+    _row("jpn", "published.blind", published.JpnOptions),
+    _row("demt", _DEMT, published.DemtOptions),
     _row("bicriteria-batch", "published.batch", published.BicriteriaBatchOptions),
-    _row("gang", _LISTS, CommonOptions, "one job at a time on all it can use, by weight / time"),
-    _row("sequential", _LISTS, CommonOptions, "every job on its fewest processes, longest first"),
-    _row("list-shelf", _LISTS, CommonOptions, "two-shelf allotments, large shelf first"),
-    _row("list-lptf", _LISTS, CommonOptions, "two-shelf allotments, largest weight x time first"),
-    _row("list-saf", _LISTS, CommonOptions, "two-shelf allotments, smallest area first"),
-    _row("list-smith", _LISTS, CommonOptions, "two-shelf allotments, largest weight / time first"),
+    _row("gang", _DEMT, CommonOptions, "one job at a time on all it can use, by weight / time"),
+    _row("sequential", _DEMT, CommonOptions, "every job on its fewest processes, longest first"),
+    _row("list-shelf", _DEMT, CommonOptions, "two-shelf allotments, large shelf first"),
+    _row("list-lptf", _DEMT, CommonOptions, "two-shelf allotments, largest weight x time first"),
+    _row("list-saf", _DEMT, CommonOptions, "two-shelf allotments, smallest area first"),
+    _row("list-smith", _DEMT, CommonOptions, "two-shelf allotments, largest weight / time first"),
     _row("mca-heft", "published.mca_heft", published.McaHeftOptions),
-    _row(
-        "m-heft",
-        _M_HEFT,
-        published.MappedOptions,
-        "workflows by rank, where and as wide as a task ends first",
-    ),
+    _row("m-heft", _M_HEFT, published.MappedOptions),
     _row("m-heft-imp", _M_HEFT, published.MHeftImpOptions),
     _row("m-heft-eff", _M_HEFT, published.MHeftEffOptions),
     _row("m-heft-max", _M_HEFT, published.MHeftMaxOptions),
@@ -151,7 +141,7 @@ PUBLISHED: tuple[Policy, ...] = (
     _row("mcpa", _CPA, published.CpaOptions, "the same, with no level wider than the platform"),
     _row(
         "two-shelf",
-        "published.two_shelf_schedule",
+        "moldable.two_shelf",
         CommonOptions,
         "moldable jobs on two shelves, within 3/2 of the least makespan",
     ),

@@ -92,7 +92,7 @@ class PublishedOptions(ProgramOptions, frozen=True, kw_only=True):
 
 
 class JpnOptions(ProgramOptions, frozen=True, kw_only=True):
-    """Options of `jpn`."""
+    """Jobs that fit now, with the least traffic."""
 
     ties: Literal["first", "strong", "weak", "random"] = "first"
     """Among allocations of least traffic: the first clusters and nodes, those that run soonest or
@@ -143,7 +143,7 @@ class BicriteriaBatchOptions(CommonOptions, frozen=True, kw_only=True):
 
 
 class MappedOptions(CommonOptions, frozen=True, kw_only=True):
-    """Options of every policy that maps by earliest finish time."""
+    """Workflows by rank, where and as wide as a task ends first."""
 
     insertion: Insertion = True
     edge_data: bool = True
