@@ -14,7 +14,7 @@ from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
 from coalloc.policies.counted.bounds import bound_of
 from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.counted.planning import CountedQueue
-from coalloc.policies.divisible.bounds import divisible_bounds
+from coalloc.policies.divisible.complete import divisible_bounds
 from coalloc.policies.divisible.complete import values as values_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
