@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coalloc.policies.bounds.columns import Columns, make_columns
-from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
+from coalloc.policies.bounds.exclusion import Sets, best_weights, heaviest_clique, links_exclude
 from coalloc.policies.bounds.rows import (
     BoundRow,
     Domain,
@@ -27,7 +27,6 @@ from coalloc.policies.bounds.rows import (
     plain_prices,
     slot_rows,
 )
-from coalloc.policies.bounds.sets import Sets, best_weights
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply, read_supply
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.graph import graph_of
@@ -131,24 +130,6 @@ def read_case(planner: Planner, effort: str) -> BoundCase:
     )
 
 
-def _slot_side(case: BoundCase) -> list[BoundRow]:
-    """Rows that know slots only."""
-    out: list[BoundRow] = []
-    for domain in case.domains:
-        out += slot_rows(case.columns, case.supply, domain, case.effort.functions)
-    return out
-
-
-def _cluster_side(case: BoundCase) -> list[BoundRow]:
-    """Rows of jobs that stay, or whose cores stay, on one cluster."""
-    out: list[BoundRow] = []
-    for domain in case.domains:
-        last = case.supply.top.size - 1
-        bands = range(0 if case.effort.thorough else last, last + 1)
-        out += cluster_rows(case.columns, case.supply, domain, bands, case.effort.functions)
-    return out
-
-
 def _link_side(case: BoundCase) -> list[BoundRow]:
     """Rows of the links."""
     if not np.isfinite(case.supply.links).any() or not (case.gbps > 0.0).any():
@@ -227,10 +208,16 @@ def sides(case: BoundCase, stop: Stop) -> tuple[list[BoundRow], list[BoundRow], 
 
     The rows of sets are not among them: these are made for what the others prove.
     """
-    excluded = _exclusion(case)
-    slots = _slot_side(case) + _clique_row(case, excluded, "exclusion")
+    excluded, last, most = _exclusion(case), case.supply.top.size - 1, case.effort.functions
+    bands = range(0 if case.effort.thorough else last, last + 1)
+    slots, others = list[BoundRow](), list[BoundRow]()
+    for domain in case.domains:
+        slots += slot_rows(case.columns, case.supply, domain, most)
+        # of jobs that stay, or whose cores stay, on one cluster
+        others += cluster_rows(case.columns, case.supply, domain, bands, most)
+    slots += _clique_row(case, excluded, "exclusion")
     links = _link_side(case)
-    others = _cluster_side(case) + links
+    others += links
     if links:
         excluded = _exclusion_by_links(case, excluded, stop)
         others += _clique_row(case, excluded, "exclusion_by_links")
@@ -240,7 +227,7 @@ def sides(case: BoundCase, stop: Stop) -> tuple[list[BoundRow], list[BoundRow], 
 def sets_row(
     case: BoundCase, excluded: Excluded, searches: int, known: float, stop: Stop
 ) -> list[BoundRow]:
-    """The widest items, with weights made for them: see `coalloc.policies.bounds.sets`."""
+    """The widest items, with weights made for them: see `coalloc.policies.bounds.exclusion`."""
     columns, supply = case.columns, case.supply
     procs = columns.best(columns.procs.astype(np.float64))[excluded.among]
     chosen = np.argsort(-procs, kind="stable")[: case.effort.together]
