@@ -26,7 +26,7 @@ from coalloc.model.split import TOLERANCE
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.holds import fitting
-from coalloc.policies.kernel.instance.classes import free_now
+from coalloc.policies.kernel.instance.arrays import free_now
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
