@@ -53,6 +53,8 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.model.values import replace
@@ -309,11 +311,8 @@ KEPT = 1.0 - 1.0 / 50.0
 IMAGINED, IMAGINED_LOAD = 2.0, 0.5
 """Arrivals that stand in for what is not known, and the load they offer."""
 
-KEYS = ("work", "gap", "count", "last", "seen")
 
-
-@dataclass(slots=True, kw_only=True)
-class Arrivals:
+class Arrivals(Struct, kw_only=True):
     """Statistics of the jobs that have arrived so far."""
 
     work: float = 0.0
@@ -330,7 +329,7 @@ class Arrivals:
     @classmethod
     def read(cls, notes: Mapping[str, Any], now: float) -> Arrivals:
         """Read notes; those that are no notes of ours, or of a later time, are as none."""
-        values: dict[str, Any] = {key: notes.get(key) for key in KEYS}
+        values = {key: notes.get(key) for key in cls.__struct_fields__}
         known = all(isinstance(v, int | float) and isfinite(v) for v in values.values())
         if not known or values["seen"] > now or values["count"] < 0.0:
             return cls()
@@ -338,9 +337,7 @@ class Arrivals:
 
     def write(self) -> dict[str, float]:
         """The notes to read in the next round."""
-        if self.last is None:
-            return {}
-        return {key: getattr(self, key) for key in KEYS}
+        return {} if self.last is None else asdict(self)
 
     def take(self, jobs: Iterable[tuple[float, float]], now: float) -> None:
         """Count the jobs that are new.
