@@ -182,11 +182,8 @@ def _spread(procs: Sequence[int], limit: int) -> list[int]:
 def thinned(queue: MoldableQueue, limit: int) -> MoldableQueue:
     """The same queue with about `limit` allotments of each job, by geometric steps."""
     procs = queue.procs.tolist()
-    kept = [
-        [begin + n for n in _spread(procs[begin:end], limit)]
-        for begin, end in pairwise(queue.first.tolist())
-    ]
-    return queue.allotted(kept)
+    bounds = pairwise(queue.first.tolist())
+    return queue.allotted([[a + n for n in _spread(procs[a:b], limit)] for a, b in bounds])
 
 
 def every_allotment(item: Item, power: float, width: int) -> list[Row]:

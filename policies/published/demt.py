@@ -66,12 +66,6 @@ from coalloc.policies.moldable.shelves import Shelf, fill_shelves
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.one_pass import empty_plan, on_planner, one_pass
 
-READINGS = {
-    "reached": ("reached",),
-    "accepted": ("accepted",),
-    "both": ("reached", "accepted"),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShelfResult:
@@ -109,7 +103,8 @@ class ShelfSearch:
         incumbent = self.incumbent
         parts = two_shelf(self.layer.queue)
         rng = np.random.default_rng(self.budget.seed)
-        for reading in READINGS[self.options["guess"]]:
+        told = self.options["guess"]
+        for reading in ("reached", "accepted") if told == "both" else (told,):
             guess = parts.guess
             if reading != "accepted":
                 guess = self.layer.lister.run(parts.order, parts.rows)[0]

@@ -133,7 +133,8 @@ class WorkflowBound:
         heads = self.case.heads
         limit = guess - heads.start - heads.tail
         total = sum(self._least_work(n, float(limit[n])) for n in self.counted.tolist())
-        return total > self._offered_power(guess) * (1.0 + 1e-9)
+        rate = self.supply.slots @ self.planner.compiled.problem.class_power
+        return total > float(integral_at(rate, self.supply.time, guess)) * (1.0 + 1e-9)
 
     def _least_work(self, n: int, seconds: float) -> float:
         """Least power x seconds of an item that runs for at most so long.
@@ -143,10 +144,6 @@ class WorkflowBound:
         form = self.forms[n]
         spans = self.spans if form.partly_fixed(self.intra) else self.spans[:1]
         return min(form.least_work(seconds, *span, self.intra) for span in spans)
-
-    def _offered_power(self, until: float) -> float:
-        rate = self.supply.slots @ self.planner.compiled.problem.class_power
-        return float(integral_at(rate, self.supply.time, until))
 
     @cached_property
     def _program(self) -> Program | None:

@@ -2,7 +2,7 @@
 
 Notes
 -----
-The cost of a round grows with the number of classes (`classes`): a cluster of 1,000 nodes whose
+The cost of a round grows with the number of classes: a cluster of 1,000 nodes whose
 queue asks for more memory than a slot's share costs what 1,000 different powers cost.
 
 *Classes* are sets of nodes that are interchangeable: a usable kind at one power; of a kind that is
