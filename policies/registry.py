@@ -31,15 +31,9 @@ from coalloc.policies.workflow.search.options import WorkflowPolicyOptions
 
 GROUP = "coalloc.policies"
 """Entry points by which other packages declare theirs."""
-_COMPLETING = "coalloc.policies.divisible.complete"
-_COUNTED = "coalloc.policies.counted.policy"
-_PLAIN = "coalloc.policies.counted.planning"
-_SIMPLE = "coalloc.policies.orders.simple"
-_MBPC = "coalloc.policies.allocation.mbpc"
-_OAS = "coalloc.policies.oas.policy"
-_LISTS = "coalloc.policies.published.moldable_lists"
-_M_HEFT = "coalloc.policies.published.m_heft"
-_CPA = "coalloc.policies.published.cpa"
+_COMPLETING, _COUNTED, _PLAIN = "divisible.complete", "counted.policy", "counted.planning"
+_SIMPLE, _MBPC, _OAS = "orders.simple", "allocation.mbpc", "oas.policy"
+_DEMT, _M_HEFT, _CPA = "published.demt", "published.m_heft", "published.cpa"
 
 
 def _completed(engine_of: Callable[[], SolveFunction], counted: str = "") -> SolveFunction:
@@ -57,7 +51,7 @@ def _completed(engine_of: Callable[[], SolveFunction], counted: str = "") -> Sol
     ) -> Plan:
         engine = engine_of()
         if counted and needs_counting(problem):
-            engine = partial(import_module(_COUNTED).solve, counted)
+            engine = partial(_module(_COUNTED).solve, counted)
         if budget.live and "workflow_links" in options:  # what is started loads real links
             options = {**options, "workflow_links": "booked"}
         now, problem = problem.time, from_now(problem)
@@ -69,7 +63,7 @@ def _completed(engine_of: Callable[[], SolveFunction], counted: str = "") -> Sol
 
         if any(isinstance(job, DivisibleJob) for job in problem.queue):
             budget = replace(budget, node_entries=None)  # its pieces fill what is left of nodes
-            completing = import_module(_COMPLETING).Completing(problem, tell)
+            completing = _module(_COMPLETING).Completing(problem, tell)
             plan: Plan = completing.last(engine(problem, options, budget, completing.tell))
         else:
             plan = engine(problem, options, budget, None if on_incumbent is None else tell)
@@ -78,12 +72,19 @@ def _completed(engine_of: Callable[[], SolveFunction], counted: str = "") -> Sol
     return solve
 
 
-def _row(name: str, module: str, options: type[Options], doc: str) -> Policy:
-    """A policy whose module is loaded on the first call; its table SOLVERS holds the function."""
-    solve = _completed(
-        lambda: import_module(module).SOLVERS[name], "" if module == _PLAIN else name
-    )
-    return Policy(name=name, solve=solve, doc=doc, options=options)
+def _module(name: str) -> Any:
+    return import_module(f"coalloc.policies.{name}")
+
+
+def _row(name: str, module: str, options: type[Options], doc: str = "") -> Policy:
+    """A policy whose module is loaded on the first call; its table SOLVERS holds the function.
+
+    Without `doc`, what the policy does is the docstring of its options, but for the full stop.
+    """
+    solve = _completed(lambda: _module(module).SOLVERS[name], "" if module == _PLAIN else name)
+    said = (options.__doc__ or "").rstrip(".")
+    said = said if said[:2].isupper() else said[:1].lower() + said[1:]
+    return Policy(name=name, solve=solve, doc=doc or said, options=options)
 
 
 def _easy(name: str, doc: str) -> Policy:
@@ -91,12 +92,7 @@ def _easy(name: str, doc: str) -> Policy:
 
 
 FOR_SITES: tuple[Policy, ...] = (
-    _row(
-        "auto",
-        "coalloc.policies.auto.policy",
-        AutoOptions,
-        "best of the engines for what is queued",
-    ),
+    _row("auto", "auto.policy", AutoOptions, "best of the engines for what is queued"),
     _row("fcfs", _SIMPLE, StrictOptions, "arrival order, no job overtakes"),
     _row("sjf", _SIMPLE, StrictOptions, "fewest processes first, no job overtakes"),
     _row("bjf", _SIMPLE, StrictOptions, "most processes first, no job overtakes"),
@@ -115,111 +111,37 @@ FOR_SITES: tuple[Policy, ...] = (
     _row("conservative", _SIMPLE, CommonOptions, "backfilling that keeps every job's reservation"),
     _row("oas", _OAS, OasOptions, "order and allocation searched together, with bound and gap"),
     _row("oas-balanced", _OAS, CommonOptions, "one pass: heavy processing on powerful nodes"),
-    _row(
-        "bicriteria",
-        "coalloc.policies.moldable.bicriteria.policy",
-        BicriteriaOptions,
-        "moldable jobs, makespan and weighted completion: a front, with what is proved of it",
-    ),
-    _row(
-        "workflow",
-        "coalloc.policies.workflow.search.engine",
-        WorkflowPolicyOptions,
-        "workflows as a whole: the published heuristics, then a search, with bound and gap",
-    ),
-    _row(
-        "plain",
-        _PLAIN,
-        Options,
-        "EASY with estimates, without a compiler",
-    ),
+    _row("bicriteria", "moldable.bicriteria.policy", BicriteriaOptions),
+    _row("workflow", "workflow.search.engine", WorkflowPolicyOptions),
+    _row("plain", _PLAIN, Options, "EASY with estimates, without a compiler"),
 )
 
 PUBLISHED: tuple[Policy, ...] = (
-    _row(
-        "easy-sjbf",
-        "coalloc.policies.orders.easy_sjbf",
-        SjbfOptions,
-        "EASY by run times predicted from the last two runs, shortest backfilled first",
-    ),
-    _row(
-        "oas-slots",
-        "coalloc.policies.published.oas_slots",
-        published.SlotsOptions,
-        "order and allocation in time slots: the published model, repaired",
-    ),
-    _row(
-        "mbpc",
-        _MBPC,
-        published.MbpcOptions,
-        "jobs that fit now, placed together for the least run times",
-    ),
-    _row(
-        "mbpc-published",
-        "coalloc.policies.published.mbpc_published",
-        published.PublishedOptions,
-        "the same by the paper's own model, a variable per job and node",
-    ),
+    _row("easy-sjbf", _SIMPLE, SjbfOptions),
+    _row("oas-slots", "published.oas_slots", published.SlotsOptions),
+    _row("mbpc", _MBPC, published.MbpcOptions),
+    _row("mbpc-published", _MBPC, published.PublishedOptions),
     _row("pas", _MBPC, published.MbpcOptions, "package allocation: what fits now, placed by mbpc"),
-    _row(
-        "cbs",
-        "coalloc.policies.published.cbs",
-        published.CbsOptions,
-        "large chunks of jobs in one cluster",
-    ),
-    _row(
-        "jpn",
-        "coalloc.policies.published.jpn",
-        published.JpnOptions,
-        "jobs that fit now, with the least traffic",
-    ),
-    _row(
-        "demt",
-        "coalloc.policies.published.demt",
-        published.DemtOptions,
-        "moldable jobs on shelves of doubling length, for makespan and weighted completion",
-    ),
-    _row(
-        "bicriteria-batch",
-        "coalloc.policies.published.batch",
-        published.BicriteriaBatchOptions,
-        "moldable jobs in batches: what arrives meanwhile waits for the next one",
-    ),
-    _row("gang", _LISTS, CommonOptions, "one job at a time on all it can use, by weight / time"),
-    _row("sequential", _LISTS, CommonOptions, "every job on its fewest processes, longest first"),
-    _row("list-shelf", _LISTS, CommonOptions, "two-shelf allotments, large shelf first"),
-    _row("list-lptf", _LISTS, CommonOptions, "two-shelf allotments, largest weight x time first"),
-    _row("list-saf", _LISTS, CommonOptions, "two-shelf allotments, smallest area first"),
-    _row("list-smith", _LISTS, CommonOptions, "two-shelf allotments, largest weight / time first"),
-    _row(
-        "mca-heft",
-        "coalloc.policies.published.mca_heft",
-        published.McaHeftOptions,
-        "workflows by level, tasks that compute much spread over clusters",
-    ),
-    _row(
-        "m-heft",
-        _M_HEFT,
-        published.MappedOptions,
-        "workflows by rank, where and as wide as a task ends first",
-    ),
-    _row(
-        "m-heft-imp",
-        _M_HEFT,
-        published.MHeftImpOptions,
-        "the same, while a process more still gains much",
-    ),
-    _row(
-        "m-heft-eff", _M_HEFT, published.MHeftEffOptions, "the same, while a task stays efficient"
-    ),
-    _row(
-        "m-heft-max", _M_HEFT, published.MHeftMaxOptions, "the same, up to a share of each cluster"
-    ),
+    _row("cbs", "published.blind", published.CbsOptions, "large chunks of jobs in one cluster"),
+    _row("jpn", "published.blind", published.JpnOptions),
+    _row("demt", _DEMT, published.DemtOptions),
+    _row("bicriteria-batch", "published.batch", published.BicriteriaBatchOptions),
+    _row("gang", _DEMT, CommonOptions, "one job at a time on all it can use, by weight / time"),
+    _row("sequential", _DEMT, CommonOptions, "every job on its fewest processes, longest first"),
+    _row("list-shelf", _DEMT, CommonOptions, "two-shelf allotments, large shelf first"),
+    _row("list-lptf", _DEMT, CommonOptions, "two-shelf allotments, largest weight x time first"),
+    _row("list-saf", _DEMT, CommonOptions, "two-shelf allotments, smallest area first"),
+    _row("list-smith", _DEMT, CommonOptions, "two-shelf allotments, largest weight / time first"),
+    _row("mca-heft", "published.mca_heft", published.McaHeftOptions),
+    _row("m-heft", _M_HEFT, published.MappedOptions),
+    _row("m-heft-imp", _M_HEFT, published.MHeftImpOptions),
+    _row("m-heft-eff", _M_HEFT, published.MHeftEffOptions),
+    _row("m-heft-max", _M_HEFT, published.MHeftMaxOptions),
     _row("hcpa", _CPA, published.CpaOptions, "workflows by critical path and area, then a list"),
     _row("mcpa", _CPA, published.CpaOptions, "the same, with no level wider than the platform"),
     _row(
         "two-shelf",
-        "coalloc.policies.published.two_shelf_schedule",
+        "moldable.two_shelf",
         CommonOptions,
         "moldable jobs on two shelves, within 3/2 of the least makespan",
     ),

@@ -21,11 +21,10 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import read_options
-from coalloc.policies.published.demt import ShelfSearch
-from coalloc.policies.published.moldable_lists import SOLVERS, order_and_rows
+from coalloc.policies.published.demt import COMPARATORS, ShelfSearch, order_and_rows
 from coalloc.policies.published.options import DemtOptions
 
-LISTS = tuple(name for name in SOLVERS if name != "gang")
+LISTS = tuple(name for name in COMPARATORS if name != "gang")
 VARIANTS = {
     f"demt {guess} {selection} {shuffles}": {
         "guess": guess,

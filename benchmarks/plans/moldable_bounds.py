@@ -33,7 +33,7 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
+from coalloc.policies.moldable.two_shelf import two_shelf_schedule
 
 PAPER = ("25x200", "50x200", "100x200", "200x200", "400x200")
 LARGE = "20000x10000"

@@ -24,7 +24,7 @@ from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import read_options
-from coalloc.policies.published.moldable_lists import order_and_rows
+from coalloc.policies.published.demt import order_and_rows
 from coalloc.policies.published.options import DemtOptions
 
 REPEATED = 40

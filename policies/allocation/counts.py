@@ -227,15 +227,16 @@ class Counts:
         self._room_on: dict[int, list[int]] = {}
         for k in self.clusters:
             capacity, limit = self.scene.capacity[k], self.scene.limit(k)
-            once = Fraction(most) if limit is None else limit * scale
-            limits = []
-            for ratio in lower:
-                allowed = (ratio * (capacity or 0) - self.scene.loaded[k]) * scale
-                limits.append(once if limit is None else min(max(allowed, Fraction(0)), once))
-            limits.append(once)
-            for ratio in above:
-                allowed = (ratio * (capacity or 0) - self.scene.loaded[k]) * scale
-                limits.append(once if limit is None else max(allowed, once))
+            if capacity is None or limit is None:
+                self._room_on[k] = [most] * len(self.slowdowns)
+                continue
+            once = limit * scale
+            free = [(ratio * capacity - self.scene.loaded[k]) * scale for ratio in reached]
+            limits = [
+                *(min(max(one, Fraction(0)), once) for one in free[: len(lower)]),
+                once,
+                *(max(one, once) for one in free[len(lower) :]),
+            ]
             self._room_on[k] = [min(floor(one), most) for one in limits]
         self._known_links: dict[int, int] = {}
         still = [{t: 0 for t, own in mine.items()} for mine in self._loads]

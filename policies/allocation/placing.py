@@ -10,7 +10,7 @@ from typing import Any
 
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Status
 from coalloc.policies.allocation.scene import CandidateJob, Scene, exact, load
-from coalloc.policies.uses import fitting
+from coalloc.policies.holds import fitting
 
 Uses = Mapping[int, int]
 """Processes of one job per class."""

@@ -27,8 +27,7 @@ import pulp
 
 from coalloc.policies.allocation.placing import Allocation
 from coalloc.policies.allocation.scene import Scene, load
-from coalloc.policies.mip.links import whole_row
-from coalloc.policies.mip.runner import SolverOutcome
+from coalloc.policies.mip.runner import SolverOutcome, whole_row
 
 Terms = list[tuple[Any, float]]
 """Variables with their coefficients."""

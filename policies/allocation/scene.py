@@ -25,12 +25,12 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.split import TOLERANCE
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
-from coalloc.policies.kernel.instance.classes import free_now
+from coalloc.policies.holds import fitting
+from coalloc.policies.kernel.instance.arrays import free_now
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.one_pass import on_view
-from coalloc.policies.uses import fitting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,12 @@
-"""Everything the bounds look at, read once from a planner."""
+"""Everything the bounds look at, read once from a planner.
+
+Notes
+-----
+An item starts no earlier than its release, than there is room for it on an otherwise empty
+platform, and than each of its parents can have ended. Its tail is the longest chain of shortest run
+times behind it. Data that move between tasks are taken to take no time, since parent and child may
+use the same clusters.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +16,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coalloc.policies.bounds.columns import Columns, make_columns
-from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
-from coalloc.policies.bounds.heads import Heads, read_heads
-from coalloc.policies.bounds.links import least_load, link_rows, plain_prices
+from coalloc.policies.bounds.exclusion import Sets, best_weights, heaviest_clique, links_exclude
 from coalloc.policies.bounds.rows import (
     BoundRow,
     Domain,
     cluster_rows,
     domains,
+    least_load,
+    link_rows,
+    plain_prices,
     slot_rows,
 )
-from coalloc.policies.bounds.sets import Sets, best_weights
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply, read_supply
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.graph import graph_of
 
 Stop = Callable[[], bool]
 
@@ -121,24 +130,6 @@ def read_case(planner: Planner, effort: str) -> BoundCase:
     )
 
 
-def _slot_side(case: BoundCase) -> list[BoundRow]:
-    """Rows that know slots only."""
-    out: list[BoundRow] = []
-    for domain in case.domains:
-        out += slot_rows(case.columns, case.supply, domain, case.effort.functions)
-    return out
-
-
-def _cluster_side(case: BoundCase) -> list[BoundRow]:
-    """Rows of jobs that stay, or whose cores stay, on one cluster."""
-    out: list[BoundRow] = []
-    for domain in case.domains:
-        last = case.supply.top.size - 1
-        bands = range(0 if case.effort.thorough else last, last + 1)
-        out += cluster_rows(case.columns, case.supply, domain, bands, case.effort.functions)
-    return out
-
-
 def _link_side(case: BoundCase) -> list[BoundRow]:
     """Rows of the links."""
     if not np.isfinite(case.supply.links).any() or not (case.gbps > 0.0).any():
@@ -217,10 +208,16 @@ def sides(case: BoundCase, stop: Stop) -> tuple[list[BoundRow], list[BoundRow], 
 
     The rows of sets are not among them: these are made for what the others prove.
     """
-    excluded = _exclusion(case)
-    slots = _slot_side(case) + _clique_row(case, excluded, "exclusion")
+    excluded, last, most = _exclusion(case), case.supply.top.size - 1, case.effort.functions
+    bands = range(0 if case.effort.thorough else last, last + 1)
+    slots, others = list[BoundRow](), list[BoundRow]()
+    for domain in case.domains:
+        slots += slot_rows(case.columns, case.supply, domain, most)
+        # of jobs that stay, or whose cores stay, on one cluster
+        others += cluster_rows(case.columns, case.supply, domain, bands, most)
+    slots += _clique_row(case, excluded, "exclusion")
     links = _link_side(case)
-    others = _cluster_side(case) + links
+    others += links
     if links:
         excluded = _exclusion_by_links(case, excluded, stop)
         others += _clique_row(case, excluded, "exclusion_by_links")
@@ -230,7 +227,7 @@ def sides(case: BoundCase, stop: Stop) -> tuple[list[BoundRow], list[BoundRow], 
 def sets_row(
     case: BoundCase, excluded: Excluded, searches: int, known: float, stop: Stop
 ) -> list[BoundRow]:
-    """The widest items, with weights made for them: see `coalloc.policies.bounds.sets`."""
+    """The widest items, with weights made for them: see `coalloc.policies.bounds.exclusion`."""
     columns, supply = case.columns, case.supply
     procs = columns.best(columns.procs.astype(np.float64))[excluded.among]
     chosen = np.argsort(-procs, kind="stable")[: case.effort.together]
@@ -255,3 +252,51 @@ def sets_row(
     of_item[case.items[among]] = weight
     amount = of_item[columns.item] * columns.seconds
     return [BoundRow(family="sets", amount=amount, supply=np.ones(supply.time.size))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heads:
+    """Of the N items, seconds from now; items without a column count nothing."""
+
+    start: Floats
+    """No earlier in any schedule."""
+    end: Floats
+    shortest: Floats
+    """Run time."""
+    tail: Floats
+    """From the end of the item to the end of the last one that waits for it."""
+    counted: Flags
+    """Whether the item, and all it waits for, can be placed."""
+
+    @property
+    def longest(self) -> float:
+        """The longest chain: head, item and tail."""
+        return float(np.where(self.counted, self.end + self.tail, 0.0).max(initial=0.0))
+
+
+def read_heads(planner: Planner, columns: Columns) -> Heads:
+    """Walk the precedence forwards for starts, and backwards for tails."""
+    items, now = planner.items, planner.snapshot.time
+    start = np.array([max(item.release - now, 0.0) for item in items])
+    end, shortest, tail = np.zeros((3, len(items)))
+    begins = np.maximum(columns.start, start[columns.item])
+    shortest[columns.fits] = columns.best(columns.seconds)
+    start[columns.fits] = columns.best(begins)
+    end[columns.fits] = columns.best(begins + columns.seconds)
+    counted = columns.fits.copy()
+    order = graph_of(items).order.tolist() if any(item.parents for item in items) else []
+    first = np.append(columns.first, columns.item.size)
+    place = np.cumsum(columns.fits) - 1
+    for n in order:
+        parents = [p for p, _ in items[n].parents]
+        counted[n] &= bool(counted[parents].all())
+        start[n] = max(start[n], end[parents].max(initial=0.0))
+        if columns.fits[n]:
+            mine = slice(first[place[n]], first[place[n] + 1])
+            begins = np.maximum(columns.start[mine], start[n])
+            start[n], end[n] = begins.min(), (begins + columns.seconds[mine]).min()
+    for n in reversed(order):
+        if counted[n]:
+            for parent, _ in items[n].parents:
+                tail[parent] = max(tail[parent], shortest[n] + tail[n])
+    return Heads(start=start, end=end, shortest=shortest, tail=tail, counted=counted)

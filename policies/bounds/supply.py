@@ -81,16 +81,10 @@ def read_supply(planner: Planner, steps: int, bands: int) -> Supply:
         opened = np.logical_or.reduceat(opened, cut, axis=1)
         fine = fine[cut]
     top, band = join_bands(problem.class_power, bands)
-    sizes = np.array([len(nodes) for nodes in planner.compiled.class_nodes], dtype=np.int64)
-    kinds = planner.compiled.intake.kinds
-    node_kind = planner.compiled.intake.node_kind
-    units = np.array(
-        [
-            kinds[node_kind[nodes[0]]].slots * kinds[node_kind[nodes[0]]].grain
-            for nodes in planner.compiled.class_nodes
-        ],
-        dtype=np.int64,
-    )
+    classes, intake = planner.compiled.class_nodes, planner.compiled.intake
+    sizes = np.array([len(nodes) for nodes in classes], dtype=np.int64)
+    kinds = [intake.kinds[intake.node_kind[nodes[0]]] for nodes in classes]
+    units = np.array([kind.slots * kind.grain for kind in kinds], dtype=np.int64)
     need = problem.need
     room = np.where(need > 0, units[None, :] // np.maximum(need, 1), 0) * sizes[None, :]
     return Supply(

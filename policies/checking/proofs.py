@@ -14,7 +14,8 @@ from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
 from coalloc.policies.counted.bounds import bound_of
 from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.counted.planning import CountedQueue
-from coalloc.policies.divisible.bounds import divisible_bounds
+from coalloc.policies.divisible.complete import divisible_bounds
+from coalloc.policies.divisible.complete import values as values_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import priced_bound
@@ -50,15 +51,7 @@ def proofs_of(
     left = {entry.job for entry in plan.deferred}
     queue = tuple(job for job in snapshot.queue if job.id not in left)
     problem = replace(snapshot, queue=queue)
-    ends: dict[str, float] = {}
-    for placement in plan.placements:
-        if placement.job not in left:
-            ends[placement.job] = max(ends.get(placement.job, placement.end), placement.end)
-    weight = {job.id: job.weight for job in queue}
-    values = {
-        "makespan": max(ends.values(), default=0.0),
-        "weighted_completion": sum(weight.get(job, 0.0) * end for job, end in ends.items()),
-    }
+    values = values_of(problem, [one for one in plan.placements if one.job not in left])
     if needs_counting(problem):
         return tuple(_by_resources(CountedQueue(problem, plan.options), values))
     planner = Planner(problem, plan.options)
@@ -81,7 +74,8 @@ def proofs_of(
 
 def _by_resources(queue: CountedQueue, values: Mapping[str, float]) -> Iterator[Proof]:
     """Each resource by itself: slots alone bound nothing where processes share them."""
-    for name, value in values.items():
+    for name in BOUNDS:
+        value = values[name]
         least = bound_of(queue, weighs=name == "weighted_completion")
         bound = Bound(value=0.0).beside({} if least is None else {"resources": least})
         yield Proof(name=name, value=value, bound=bound, gap=gap_of(value, bound.value))

@@ -29,11 +29,10 @@ from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.shape import taken
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies import uses
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.divisible.idle import Gap, Idle, Taking, slack
-
-HALVINGS = 100
+from coalloc.policies.halving import halved
+from coalloc.policies.holds import pieces as pieces_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,14 +152,7 @@ class Gaps:
         if high is None:
             return None
         low = float(self.start.min())
-        for _ in range(HALVINGS):
-            middle = low + (high - low) / 2.0
-            if not low < middle < high:
-                break
-            if self._room(middle, chunks) >= chunks:
-                high = middle
-            else:
-                low = middle
+        _, high = halved(low, high, lambda until: self._room(until, chunks) < chunks)
         rounds = np.minimum(self.rounds(high), chunks).astype(np.int64)
         counts = rounds * self.lanes
         last = np.lexsort((-self.chunk, -(self.start + rounds * self.chunk)))
@@ -224,5 +216,5 @@ def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Place
     for key, nodes in found.items():
         _, power, start, _ = key
         named = {idle.names[node]: nodes[node] for node in sorted(nodes)}
-        pieces += uses.pieces(job, start, named, chunks[key], power)
+        pieces += pieces_on(job, start, named, chunks[key], power)
     return sorted(pieces, key=lambda piece: (piece.start, piece.end, *piece.nodes))

@@ -24,9 +24,8 @@ from coalloc.model.plan import Placement
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.shape import most_procs, room_of, taken
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.holds import reserved
+from coalloc.policies.holds import node_uses, reserved
 from coalloc.policies.kernel.instance.kinds import floored_power
-from coalloc.policies.uses import node_uses
 
 SLACK_S = 5e-7
 """A gap that is too short by this much has lost it in rounding; half of what plans may be off."""

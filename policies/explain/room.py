@@ -16,8 +16,7 @@ from coalloc.model.shape import ONE_SLOT, most_procs, room_of, taken
 from coalloc.model.shape import Room as FreeRoom
 from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.policies.explain.explanation import BindingLink, Short, Slots
-from coalloc.policies.holds import NodeUse, reserved
-from coalloc.policies.uses import fitting, link_uses, node_uses
+from coalloc.policies.holds import NodeUse, fitting, link_uses, node_uses, reserved
 
 MOST_INSTANTS = 200
 """Ends and starts of others that are looked at."""

@@ -1,4 +1,4 @@
-"""One way to solve a PuLP model: HiGHS in this process.
+"""One way to solve a PuLP model: HiGHS in this process; and rows in whole numbers for it.
 
 PuLP makes HiGHS' model. How a search ended is told by the solver's own state, never by PuLP's
 ``status``, which reads *Optimal* after a time limit, too. A search that was stopped keeps its best
@@ -6,19 +6,27 @@ solution, if it has one whose whole numbers are whole; values of a relaxation ar
 
 Notes
 -----
-A policy has no clock. A limit of time comes in two ways: `SolverLimits.stop`, which the caller
-injects and which is polled while the solver works, and `SolverLimits.seconds`, which the solver
-measures itself. The caller's kill is the hard limit.
+*Time.* A policy has no clock. A limit of time comes in two ways: `SolverLimits.stop`, which the
+caller injects and which is polled while the solver works, and `SolverLimits.seconds`, which the
+solver measures itself. The caller's kill is the hard limit.
 
 One thread: HiGHS instances of different thread counts do not live in one process, and one thread
 repeats its search exactly.
+
+*Rows.* A link that is exactly full is the rule where capacities are tight, and a solver's tolerance
+is larger than the distance between full and over-full. So loads and capacity are scaled to whole
+numbers, by their common denominator where this keeps them small. Where it does not, both are
+rounded down, which never forbids what is allowed; what passes wrongly is found by exact arithmetic
+afterwards and dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
+from math import floor, gcd, lcm
 from typing import Any
 
 import highspy
@@ -161,3 +169,29 @@ def _outcome(model: Any) -> SolverOutcome:
 
 def _values(model: Any, columns: Iterable[float]) -> dict[str, float]:
     return {v.name: x for v, x in zip(model.variables(), columns, strict=True)}
+
+
+LARGEST = 1_000_000
+"""A solver with a tolerance of 1e-6 tells coefficients up to this apart."""
+
+
+def whole_row(loads: Sequence[Fraction], limit: Fraction) -> tuple[list[int], int]:
+    """Scale `sum of chosen loads <= limit` to whole numbers: coefficients and right side.
+
+    Every choice that the fractions allow is allowed; the converse holds as well if a common
+    denominator was small enough.
+    """
+    scale = scale_of(loads, max([*loads, limit], default=Fraction(0)))
+    coefficients = [floor(value * scale) for value in loads]
+    right = floor(limit * scale)
+    common = gcd(*coefficients)
+    if common > 1:
+        coefficients = [value // common for value in coefficients]
+        right //= common
+    return coefficients, right
+
+
+def scale_of(values: Sequence[Fraction], most: Fraction) -> Fraction:
+    """The common denominator, or less where `most` times that is too large to be told apart."""
+    scale = Fraction(lcm(*(value.denominator for value in values)))
+    return LARGEST / most if most * scale > LARGEST else scale

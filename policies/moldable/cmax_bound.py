@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.array_types import Floats
-from coalloc.policies.bounds.halving import largest_refuted
+from coalloc.policies.halving import largest_refuted
 from coalloc.policies.kernel.pool.pool_profile import canonical_allotments
 from coalloc.policies.moldable.queue import MoldableQueue
 

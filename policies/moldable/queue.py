@@ -15,6 +15,7 @@ from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.pool.pool_profile import Jobs, Processors
+from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
 from coalloc.policies.kernel.state import FINEST
 
 COARSEST = 8.0 * FINEST
@@ -59,6 +60,23 @@ class MoldableQueue:
         """Without the jobs."""
         return Processors(self.starts, self.capacity)
 
+    def fitting(self, jobs: Ints, limit: Floats | float) -> Ints:
+        """The smallest allotment of each of these jobs within a limit, seconds; -1: none."""
+        rows = np.empty(jobs.size, dtype=np.int64)
+        fitting_rows(self.first, self.times, jobs, np.broadcast_to(limit, jobs.shape).copy(), rows)
+        return rows
+
+    def allotted(self, kept: Sequence[Sequence[int] | Ints]) -> MoldableQueue:
+        """The queue with these allotments of each job."""
+        rows = np.concatenate([*kept, np.zeros(0)]).astype(np.int64)
+        return replace(
+            self,
+            first=firsts([len(part) for part in kept]),
+            procs=self.procs[rows],
+            times=self.times[rows],
+            mode=self.mode[rows],
+        )
+
     def work_until(self, time: float) -> float:
         """Processor-seconds that are there up to a time."""
         edges = np.minimum(np.append(self.starts, np.inf), time)
@@ -95,9 +113,7 @@ def of_planner(
     rows = []
     for n, item in enumerate(planner.items):
         power = float(problem.class_power[problem.group_class[problem.item_group[n], 0]])
-        rows.append(
-            every_allotment(item, power, width) if for_bounds else _ladder(item, power, limit)
-        )
+        rows.append(every_allotment(item, power, width) if for_bounds else _ladder(item, power))
     counts = [len(entry) for entry in rows]
     flat = np.array([row for entry in rows for row in entry], dtype=np.float64).reshape(-1, 3)
     release = np.maximum(problem.item_release - planner.snapshot.time, 0.0)
@@ -105,7 +121,7 @@ def of_planner(
     last += sum(max((row[2] for row in entry), default=0.0) for entry in rows)
     # Even at the end of the longest schedule, the shortest run has a length.
     told_apart = float(flat[:, 2].min(initial=inf)) > COARSEST * (abs(planner.snapshot.time) + last)
-    return MoldableQueue(
+    queue = MoldableQueue(
         items=np.arange(len(planner.items), dtype=np.int64),
         first=firsts(counts),
         procs=flat[:, 1].astype(np.int64),
@@ -117,6 +133,7 @@ def of_planner(
         capacity=capacity,
         is_exact=told_apart and _is_exact(planner),
     )
+    return queue if limit is None else thinned(queue, limit)
 
 
 def why_not(planner: Planner) -> str | None:
@@ -133,13 +150,12 @@ Row = tuple[int, int, float]
 """Index of a mode, processors, seconds."""
 
 
-def _ladder(item: Item, power: float, limit: int | None) -> list[Row]:
-    """An item's modes at this power, thinned to about `limit`; faster with each."""
-    rows = _falling(
+def _ladder(item: Item, power: float) -> list[Row]:
+    """An item's modes at this power; faster with each."""
+    return _falling(
         (index, procs, min(scaled / power + fixed, item.limit))
         for index, (procs, scaled, fixed, _) in enumerate(item.modes)
     )
-    return rows if limit is None else [rows[n] for n in _spread([row[1] for row in rows], limit)]
 
 
 def _falling(rows: Iterable[Row]) -> list[Row]:
@@ -166,18 +182,8 @@ def _spread(procs: Sequence[int], limit: int) -> list[int]:
 def thinned(queue: MoldableQueue, limit: int) -> MoldableQueue:
     """The same queue with about `limit` allotments of each job, by geometric steps."""
     procs = queue.procs.tolist()
-    kept = [
-        [begin + n for n in _spread(procs[begin:end], limit)]
-        for begin, end in pairwise(queue.first.tolist())
-    ]
-    rows = np.array([row for part in kept for row in part], dtype=np.int64)
-    return replace(
-        queue,
-        first=firsts([len(part) for part in kept]),
-        procs=queue.procs[rows],
-        times=queue.times[rows],
-        mode=queue.mode[rows],
-    )
+    bounds = pairwise(queue.first.tolist())
+    return queue.allotted([[a + n for n in _spread(procs[a:b], limit)] for a, b in bounds])
 
 
 def every_allotment(item: Item, power: float, width: int) -> list[Row]:
@@ -188,8 +194,8 @@ def every_allotment(item: Item, power: float, width: int) -> list[Row]:
     """
     job = item.job
     if not isinstance(job, MoldableJob) or isinstance(job.speedup, TableSpeedup):
-        rows = [row for row in _ladder(item, power, None) if row[1] <= width]
-        return [(-1, procs, seconds) for _, procs, seconds in rows]
+        rows = _ladder(item, power)
+        return [(-1, procs, seconds) for _, procs, seconds in rows if procs <= width]
     high = min(job.max_procs, width)
     slower = job.sigma / power + 1.0 - job.sigma
     counts = np.arange(job.min_procs, high + 1)

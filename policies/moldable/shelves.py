@@ -34,12 +34,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.array_types import Flags, Floats, Ints
-from coalloc.policies.kernel.pool.shelf_packing import (
-    fitting_rows,
-    knapsack,
-    stack_up,
-    take_in_turn,
-)
+from coalloc.policies.kernel.pool.shelf_packing import knapsack, stack_up, take_in_turn
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.queue import MoldableQueue
 
@@ -76,7 +71,7 @@ def fill_shelves(queue: MoldableQueue, guess: float, selection: str = "auto") ->
     left = np.argsort(-queue.weight, kind="stable")
     length, shelves = shelf_length(queue, guess), list[Shelf]()
     while left.size:
-        rows = _rows(queue, left, length)
+        rows = queue.fitting(left, length)
         room = _room(queue, length)
         is_offered = (rows >= 0) & (queue.release[left] <= length)
         is_offered[is_offered] = queue.procs[rows[is_offered]] <= room
@@ -93,13 +88,6 @@ def fill_shelves(queue: MoldableQueue, guess: float, selection: str = "auto") ->
             left = left[~is_offered]
         length *= 2.0
     return shelves
-
-
-def _rows(queue: MoldableQueue, jobs: Ints, length: float) -> Ints:
-    """The smallest allotment of each job that fits in the length."""
-    rows = np.empty(jobs.size, dtype=np.int64)
-    fitting_rows(queue.first, queue.times, jobs, np.full(jobs.size, length), rows)
-    return rows
 
 
 def _room(queue: MoldableQueue, begin: float) -> int:

@@ -75,7 +75,7 @@ class EasyOptions(CommonOptions, frozen=True, kw_only=True):
 
 
 class SjbfOptions(CommonOptions, frozen=True, kw_only=True):
-    """Options of `easy-sjbf`."""
+    """EASY by run times predicted from the last two runs, shortest backfilled first."""
 
     wait_limit: WaitLimit = WAIT_LIMIT_S
 

@@ -40,7 +40,7 @@ from msgspec import Struct
 
 from coalloc.model.plan import NOTES, Plan
 from coalloc.model.values import replace
-from coalloc.policies.array_types import Flags, Ints, firsts
+from coalloc.policies.array_types import Flags, Ints
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.laying import PoolLister
@@ -192,20 +192,13 @@ def _part(queue: MoldableQueue, items: Ints) -> tuple[MoldableQueue, Ints]:
         np.flatnonzero(queue.procs[a:b] <= lasting) + a
         for a, b in zip(queue.first[items], queue.first[items + 1], strict=True)
     ]
-    index = np.concatenate([*keep, np.zeros(0, dtype=np.int64)]).astype(np.int64)
-    part = MoldableQueue(
+    part = dataclasses.replace(
+        queue.allotted(keep),
         items=items,
-        first=firsts([entry.size for entry in keep]),
-        procs=queue.procs[index],
-        times=queue.times[index],
-        mode=queue.mode[index],
         weight=queue.weight[items],
         release=np.zeros(items.size),
-        starts=queue.starts,
-        capacity=queue.capacity,
-        is_exact=queue.is_exact,
     )
-    return part, index
+    return part, np.concatenate([*keep, items[:0]])
 
 
 def _resume(planner: Planner, queue: MoldableQueue, batch: Batch) -> tuple[Ints, Ints, Flags]:

@@ -31,17 +31,15 @@ ICPP 2001 (CPA).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from coalloc.policies.array_types import Ints
-from coalloc.policies.base import Budget, SolveFunction
-from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.cpa import Paths, Tasks, grow
 from coalloc.policies.kernel.state import SHORTEST
-from coalloc.policies.one_pass import one_pass
-from coalloc.policies.published.m_heft import mean_delays
+from coalloc.policies.published.m_heft import Run, mean_delays, solvers
 from coalloc.policies.workflow.mapping import Mapper
 
 SLACK = 1e-9
@@ -113,22 +111,13 @@ def by_list(
     return mapper.in_order(priority), low, high
 
 
-def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> Allotments:
+def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Map everything by HCPA or MCPA, on a mapper that is clear."""
     allotments = Allotments(mapper)
     allotments.grow(by_level=name == "mcpa")
     mapper.map(*by_list(mapper, allotments, options), options["insertion"])
-    return allotments
+    return {"critical_path_s": allotments.path, "mean_area_s": allotments.area}
 
 
-def _solver(name: str) -> SolveFunction:
-    def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
-        mapper = Mapper(planner)
-        allotments = run(name, mapper, planner.options)
-        stats = {"critical_path_s": allotments.path, "mean_area_s": allotments.area}
-        return mapper.schedule(), stats
-
-    return one_pass(name, lay)
-
-
-SOLVERS: Mapping[str, SolveFunction] = {name: _solver(name) for name in ("hcpa", "mcpa")}
+RUNS: Mapping[str, Run] = {name: partial(run, name) for name in ("hcpa", "mcpa")}
+SOLVERS = solvers(RUNS)

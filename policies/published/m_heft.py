@@ -32,6 +32,7 @@ Low-Complexity Task Scheduling for Heterogeneous Computing", IEEE TPDS 13(3), 20
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,13 +80,16 @@ def mean_delays(mapper: Mapper) -> Floats:
     return out
 
 
-def improving_rows(costs: MappingCosts, single: Ints, improvement: float) -> Ints:
+def improving_rows(
+    costs: MappingCosts, single: Ints, improvement: float, seconds: Floats | None = None
+) -> Ints:
     """Last row of each item and cluster before a step that gains less, of those that fit.
 
     `single` are the last rows that fit. One step in the allotment must shorten the run by the share
     `improvement`. The ladder of a very large range skips counts: there it is asked of each process.
+    `seconds`: other run times than those of the costs.
     """
-    seconds, procs = costs.seconds, costs.procs
+    seconds, procs = costs.seconds if seconds is None else seconds, costs.procs
     steps = np.maximum(procs[1:] - procs[:-1], 1)[:, None]
     with np.errstate(invalid="ignore"):
         enough = seconds[1:] <= (1.0 - improvement) ** steps * seconds[:-1] * (1.0 + SLACK)
@@ -111,16 +115,12 @@ def shared_rows(mapper: Mapper, share: float) -> Ints:
 
 def _before_first(costs: MappingCosts, single: Ints, bad: Flags) -> Ints:
     """Last row before the first step that is bad; step x leads to row x + 1."""
-    rows, clusters = costs.seconds.shape
-    nothing = np.iinfo(np.int64).max
-    blocked = np.where(bad, np.arange(rows - 1)[:, None], nothing) if rows > 1 else None
-    out = single.copy()
-    if blocked is None:
-        return out
+    steps, clusters = bad.shape
+    nothing = np.full((1, clusters), np.iinfo(np.int64).max)
+    blocked = np.concatenate((np.where(bad, np.arange(steps)[:, None], nothing), nothing))
     # the first bad step at or after each row
     following = np.minimum.accumulate(blocked[::-1], axis=0)[::-1]
-    following = np.concatenate((following, np.full((1, clusters), nothing)))
-    return np.minimum(out, following[costs.first[:-1]])
+    return np.minimum(single, following[costs.first[:-1]])
 
 
 LIMITS: Mapping[str, Callable[[Mapper, Mapping[str, Any]], Ints]] = {
@@ -141,21 +141,29 @@ def priorities(mapper: Mapper, edge_data: bool = True) -> Floats:
     return mapper.graph.bottom(mean_times(mapper.costs), delay)
 
 
-def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> None:
+def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Map everything by one of the four, on a mapper that is clear."""
     order = mapper.in_order(priorities(mapper, options["edge_data"]))
     low = np.broadcast_to(mapper.costs.first[:-1, None], mapper.single.shape)
     high = LIMITS[name](mapper, options)
     mapper.map(order, np.ascontiguousarray(low), high, options["insertion"])
+    return {}
 
 
-def _solver(name: str) -> SolveFunction:
-    def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
+Run = Callable[[Mapper, Mapping[str, Any]], Mapping[str, Any]]
+"""Maps everything on a mapper that is clear, by a policy's options; what stats say of it."""
+
+
+def solvers(runs: Mapping[str, Run]) -> Mapping[str, SolveFunction]:
+    """The policies that map in these ways."""
+
+    def lay(run: Run, planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
         mapper = Mapper(planner)
-        run(name, mapper, planner.options)
-        return mapper.schedule(), {}
+        stats = run(mapper, planner.options)
+        return mapper.schedule(), stats
 
-    return one_pass(name, lay)
+    return {name: one_pass(name, partial(lay, run)) for name, run in runs.items()}
 
 
-SOLVERS: Mapping[str, SolveFunction] = {name: _solver(name) for name in LIMITS}
+RUNS: Mapping[str, Run] = {name: partial(run, name) for name in LIMITS}
+SOLVERS = solvers(RUNS)

@@ -53,11 +53,8 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.array_types import Flags, Floats, Ints
-from coalloc.policies.base import Budget, SolveFunction
-from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.instance.modes import Item
-from coalloc.policies.one_pass import one_pass
-from coalloc.policies.published.m_heft import SLACK, mean_delays
+from coalloc.policies.published.m_heft import SLACK, Run, improving_rows, mean_delays, solvers
 from coalloc.policies.workflow.mapping import Mapper
 
 GBIT = 8.0
@@ -114,18 +111,8 @@ class SpreadAllotments:
         limit = np.minimum(np.floor(share * total + SLACK), np.floor(options["mca_max"] * total))
         last = np.maximum(costs.last_rows(limit.astype(np.int64)), costs.first[:-1])
         # equations (4) and (5) without the power, which cancels
-        seconds, procs = costs.scaled + costs.fixed, costs.procs
-        out = costs.first[:-1].copy()
-        keep = 1.0 - options["mca_imp"]
-        for n, most in enumerate(last.tolist()):
-            row = int(out[n])
-            while row < most:
-                step = int(procs[row + 1] - procs[row])
-                if seconds[row + 1] > keep**step * seconds[row] * (1.0 + SLACK):
-                    break
-                row += 1
-            out[n] = row
-        return out
+        seconds = (costs.scaled + costs.fixed)[:, None]
+        return improving_rows(costs, last[:, None], options["mca_imp"], seconds)[:, 0]
 
     def _spreading(self, options: Mapping[str, Any]) -> Flags:
         """Equation (2) against MCA, where the options and the job allow it."""
@@ -259,17 +246,13 @@ def _greedy(procs: int, free: Ints, order: list[int]) -> Ints:
     return want
 
 
-def run(mapper: Mapper, options: Mapping[str, Any]) -> tuple[SpreadAllotments, int]:
-    """Map everything on a mapper that is clear; the allotments, and how many items are spread."""
+def run(mapper: Mapper, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Map everything on a mapper that is clear; how many items are spread, and might be."""
     mapper.least_loaded = options["nodes"] == "least-loaded"
     allocation = SpreadAllotments(mapper, options)
-    return allocation, LevelMapping(mapper, allocation, options).run()
+    spread = LevelMapping(mapper, allocation, options).run()
+    return {"spread": spread, "above_mca": int(allocation.spreads.sum())}
 
 
-def _lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
-    mapper = Mapper(planner)
-    allocation, spread = run(mapper, planner.options)
-    return mapper.schedule(), {"spread": spread, "above_mca": int(allocation.spreads.sum())}
-
-
-SOLVERS: Mapping[str, SolveFunction] = {"mca-heft": one_pass("mca-heft", _lay)}
+RUNS: Mapping[str, Run] = {"mca-heft": run}
+SOLVERS = solvers(RUNS)

@@ -1,4 +1,7 @@
-"""Options of the published policies."""
+"""Options of the published policies.
+
+The docstring of a class that serves one policy is what the list of policies says of it.
+"""
 
 from __future__ import annotations
 
@@ -74,13 +77,13 @@ class ProgramOptions(NowOptions, frozen=True, kw_only=True):
 
 
 class MbpcOptions(ProgramOptions, frozen=True, kw_only=True):
-    """Options of `mbpc` and `pas`."""
+    """Jobs that fit now, placed together for the least run times."""
 
     saturation_threshold: Threshold = 1.0
 
 
 class PublishedOptions(ProgramOptions, frozen=True, kw_only=True):
-    """Options of `mbpc-published`."""
+    """MBPC by the paper's own model, a variable per job and node."""
 
     sc: Literal["clamped", "printed"] = "clamped"
     """SC is at least 1, or falls below 1 where links are not full, as equation (8) has it."""
@@ -89,7 +92,7 @@ class PublishedOptions(ProgramOptions, frozen=True, kw_only=True):
 
 
 class JpnOptions(ProgramOptions, frozen=True, kw_only=True):
-    """Options of `jpn`."""
+    """Jobs that fit now, with the least traffic."""
 
     ties: Literal["first", "strong", "weak", "random"] = "first"
     """Among allocations of least traffic: the first clusters and nodes, those that run soonest or
@@ -105,7 +108,7 @@ class CbsOptions(NowOptions, frozen=True, kw_only=True):
 
 
 class SlotsOptions(InstanceOptions, frozen=True, kw_only=True):
-    """Options of `oas-slots`."""
+    """Order and allocation in time slots: the published model, repaired."""
 
     solver_seconds: SolverSeconds = None
     largest_model: Annotated[int, Meta(ge=0)] = 500_000
@@ -121,7 +124,7 @@ class SlotsOptions(InstanceOptions, frozen=True, kw_only=True):
 
 
 class DemtOptions(CommonOptions, frozen=True, kw_only=True):
-    """Options of `demt`."""
+    """Moldable jobs on shelves of doubling length, for makespan and weighted completion."""
 
     objective: Objective = "weighted_completion"
     guess: Literal["reached", "accepted", "both"] = "both"
@@ -134,13 +137,13 @@ class DemtOptions(CommonOptions, frozen=True, kw_only=True):
 
 
 class BicriteriaBatchOptions(CommonOptions, frozen=True, kw_only=True):
-    """Options of `bicriteria-batch`."""
+    """Moldable jobs in batches: what arrives meanwhile waits for the next one."""
 
     selection: Selection = "auto"
 
 
 class MappedOptions(CommonOptions, frozen=True, kw_only=True):
-    """Options of every policy that maps by earliest finish time."""
+    """Workflows by rank, where and as wide as a task ends first."""
 
     insertion: Insertion = True
     edge_data: bool = True
@@ -148,21 +151,21 @@ class MappedOptions(CommonOptions, frozen=True, kw_only=True):
 
 
 class MHeftImpOptions(MappedOptions, frozen=True, kw_only=True):
-    """Options of `m-heft-imp`."""
+    """M-HEFT, while a process more still gains much."""
 
     improvement: Annotated[float, Meta(ge=0, le=1)] = 0.1
     """One more process must shorten the run by this share."""
 
 
 class MHeftEffOptions(MappedOptions, frozen=True, kw_only=True):
-    """Options of `m-heft-eff`."""
+    """M-HEFT, while a task stays efficient."""
 
     efficiency: Annotated[float, Meta(ge=0, le=1)] = 0.5
     """Least efficiency of an allotment, t(1) / (p t(p))."""
 
 
 class MHeftMaxOptions(MappedOptions, frozen=True, kw_only=True):
-    """Options of `m-heft-max`."""
+    """M-HEFT, up to a share of each cluster."""
 
     share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     """Share of a cluster's slots that one task may take."""
@@ -176,7 +179,7 @@ class CpaOptions(MappedOptions, frozen=True, kw_only=True):
 
 
 class McaHeftOptions(CommonOptions, frozen=True, kw_only=True):
-    """Options of `mca-heft`."""
+    """Workflows by level, tasks that compute much spread over clusters."""
 
     mca: Annotated[float, Meta(ge=0)] | None = None
     """MCA: tasks with more seconds of work per GB of communication, times their parallel fraction,

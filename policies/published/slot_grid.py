@@ -76,7 +76,7 @@ class SlotGrid:
         self.planner, self.slot = planner, slot
         snapshot, intake = planner.snapshot, planner.intake
         self.time = snapshot.time
-        place = {node.name: n for n, node in enumerate(intake.nodes)}
+        place = intake.table.place
         home = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
         self.nodes = [Busy() for _ in intake.nodes]
         self.links = [Busy() for _ in snapshot.clusters]
@@ -144,7 +144,7 @@ def on_grid(planner: Planner, plan: Plan, slot: float) -> tuple[Placement, ...]:
     `plan`: of rigid and moldable jobs.
     """
     grid = SlotGrid(planner, slot)
-    place = {node.name: n for n, node in enumerate(planner.intake.nodes)}
+    place = planner.intake.table.place
     items = {item.job.id: item for item in planner.items}
     numbers = {item.job.id: n for n, item in enumerate(planner.items)}
     ends: dict[int, int] = {}
@@ -175,7 +175,7 @@ def least_slowdowns(
     """
     grid = SlotGrid(planner, slot)
     items = {item.job.id: item for item in planner.items}
-    place = {node.name: n for n, node in enumerate(planner.intake.nodes)}
+    place = planner.intake.table.place
     spans = []
     for p in placements:
         nodes = {place[name]: count for name, count in p.nodes.items()}

@@ -34,8 +34,7 @@ from coalloc.policies.allocation.scene import bandwidth, exact
 from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
-from coalloc.policies.mip.links import whole_row
-from coalloc.policies.mip.runner import SolverOutcome
+from coalloc.policies.mip.runner import SolverOutcome, whole_row
 from coalloc.policies.published.slot_grid import SlotGrid, seconds_of
 
 EPSILON = 1e-3

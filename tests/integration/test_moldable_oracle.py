@@ -27,8 +27,8 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import priced_bound
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import of_planner
+from coalloc.policies.moldable.two_shelf import two_shelf_schedule
 from coalloc.policies.options import read_options
-from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 from coalloc.policies.registry import lookup
 
 ROOT = Path(__file__).resolve().parents[2]

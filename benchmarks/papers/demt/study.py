@@ -31,12 +31,10 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
-from coalloc.policies.moldable.two_shelf import two_shelf
+from coalloc.policies.moldable.two_shelf import two_shelf, two_shelf_schedule
 from coalloc.policies.options import read_options
-from coalloc.policies.published.demt import ShelfSearch
-from coalloc.policies.published.moldable_lists import order_and_rows
+from coalloc.policies.published.demt import ShelfSearch, order_and_rows
 from coalloc.policies.published.options import DemtOptions
-from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 from coalloc.simulation.reproduce.rows import Row
 from coalloc.simulation.reproduce.solving import checked, solve
 

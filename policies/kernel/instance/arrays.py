@@ -2,8 +2,11 @@
 
 Notes
 -----
-The cost of a round grows with the number of classes (`classes`): a cluster of 1,000 nodes whose
+The cost of a round grows with the number of classes: a cluster of 1,000 nodes whose
 queue asks for more memory than a slot's share costs what 1,000 different powers cost.
+
+*Classes* are sets of nodes that are interchangeable: a usable kind at one power; of a kind that is
+cut (see `intake`), every node. The package says why counts of free slots are enough.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from coalloc.model.platform import Node
 from coalloc.policies.array_types import Floats, Ints, firsts
-from coalloc.policies.kernel.instance.classes import Classes, Occupation, classes_of, occupied
 from coalloc.policies.kernel.instance.graph import children_of, compressed
 from coalloc.policies.kernel.instance.intake import Intake, NodeTable
-from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.instance.kinds import Kind, floored_power
 from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.state import (
     BLOCK,
@@ -115,7 +118,11 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
     kinds = [intake.kinds[kind] for kind in class_kind]
     need = _ints([[group.need[kind] for kind in class_kind] for group in intake.groups])
     need = need.reshape(len(intake.groups), len(class_kind))
-    group_class, group_size = _allowed(need)
+    group_size = (need != 0).sum(axis=1)
+    allowed = np.arange(len(class_kind)) < group_size[:, None]
+    release = _floats([item.release for item in items])
+    arrival = _floats([item.arrival or (-inf,) * len(clusters) for item in items])
+    arrival = arrival.reshape(len(items), len(clusters))
     wide = [item for item in items if item.parts]
     item_wide = _ints([bool(item.parts) for item in items])
     shape = (len(wide), len(clusters))
@@ -126,7 +133,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         mode_fixed=_floats([mode[2] for mode in modes]),
         mode_comm=_floats([mode[3] for mode in modes]),
         item_group=_ints([item.group for item in items]),
-        item_release=_floats([item.release for item in items]),
+        item_release=release,
         item_limit=_floats([item.limit for item in items]),
         item_gbps=_floats([item.proc_gbps for item in items]),
         item_splits=np.array([item.splits for item in items], dtype=np.bool_),
@@ -140,7 +147,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
             ],
             dtype=np.bool_,
         ),
-        item_arrival=_arrivals(items, len(clusters)),
+        item_arrival=np.maximum(arrival, release[:, None]),
         item_wide=np.where(item_wide > 0, np.cumsum(item_wide) - 1, -1),
         wide_parts=_ints([item.parts for item in wide]).reshape(shape),
         wide_units=_load_units(
@@ -152,7 +159,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         child_first=child_first,
         child=child,
         need=need,
-        group_class=group_class,
+        group_class=np.where(allowed, np.argsort(need == 0, axis=1, kind="stable"), 0),
         group_size=group_size,
         group_plain=(need == 1).all(axis=1),
         exempt=np.array(
@@ -174,27 +181,6 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         ),
         latency=_floats([c.link_latency_s for c in clusters]),
     )
-
-
-def _arrivals(items: list[Item], clusters: int) -> Floats:
-    """No start before on each cluster, s: the release, and data of tasks that have started."""
-    release = _floats([item.release for item in items])
-    out: Floats = np.repeat(release, clusters).reshape(len(items), clusters)
-    for n, item in enumerate(items):
-        if item.arrival:
-            np.maximum(out[n], item.arrival, out=out[n])
-    return out
-
-
-def _allowed(need: Ints) -> tuple[Ints, Ints]:
-    """Allowed classes of each group, in their order, and how many."""
-    classes = np.zeros(need.shape, dtype=np.int64)
-    sizes = np.zeros(need.shape[0], dtype=np.int64)
-    for g in range(need.shape[0]):
-        mine = np.flatnonzero(need[g])
-        classes[g, : mine.size] = mine
-        sizes[g] = mine.size
-    return classes, sizes
 
 
 def _ints(values: Sequence[Any]) -> Ints:
@@ -245,3 +231,104 @@ def make_scratch(problem: Problem) -> Scratch:
     position = np.full(n, -1, dtype=np.int64)
     sizes = {"N": n, "G": groups, "C": classes, "K": clusters, "B": n // BLOCK + 1}
     return room_for(Scratch, **sizes, position=position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classes:
+    """Node classes by falling power; not to be changed."""
+
+    kind: list[int]
+    power: list[float]
+    nodes: list[list[int]]
+    of_node: Ints
+    """The class of each node; -1 where it is not usable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupation:
+    """Nodes in use now: for each entry a node, its units, and the end."""
+
+    node: Ints
+    units: Ints
+    until: Floats
+
+
+def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float = 0.0) -> Classes:
+    """Divide usable nodes into classes.
+
+    `power_step`: powers are rounded down to this step first; 0 keeps them.
+    """
+    kind_of: list[int] = []
+    powers: list[float] = []
+    members: list[list[int]] = []
+    for number, kind in enumerate(kinds):
+        if not kind.usable:
+            continue
+        found: dict[Any, int] = {}
+        for node in kind.nodes:
+            power = floored_power(nodes[node].power, power_step)
+            index = found.setdefault(node if kind.cut else power, len(members))
+            if index == len(members):
+                members.append([])
+                kind_of.append(number)
+                powers.append(power)
+            members[index].append(node)
+    # by falling power, equal ones in reverse: what fills from the back takes weak nodes first
+    order = sorted(range(len(powers)), key=lambda c: (-powers[c], -c))
+    of_node = np.full(len(nodes), -1, dtype=np.int64)
+    for place, c in enumerate(order):
+        of_node[members[c]] = place
+    return Classes(
+        kind=[kind_of[c] for c in order],
+        power=[powers[c] for c in order],
+        nodes=[members[c] for c in order],
+        of_node=of_node,
+    )
+
+
+def free_now(intake: Intake) -> tuple[list[int], list[float]]:
+    """Free slots and free memory of each node at this instant; memory is inf where not limited."""
+    now, place = intake.snapshot.time, intake.table.place
+    slots = [
+        node.slots if intake.kinds[kind].usable and node.free_at <= now else 0
+        for node, kind in zip(intake.nodes, intake.node_kind, strict=True)
+    ]
+    memory = [inf if node.memory_mb is None else float(node.memory_mb) for node in intake.nodes]
+    for hold in intake.holds.nodes:
+        n = place[hold.node]
+        slots[n] = max(slots[n] - hold.slots, 0)
+        memory[n] -= hold.memory_mb
+    return slots, memory
+
+
+def occupied(intake: Intake) -> Occupation:
+    """Cut the occupation of each usable node into stretches that end once.
+
+    `running` and ``free_at`` may overlap; at any time the smaller of their sum and the node counts.
+    """
+    now, place = intake.snapshot.time, intake.table.place
+    ends: dict[int, list[tuple[float, int, int]]] = {}
+    for hold in intake.holds.nodes:
+        ends.setdefault(place[hold.node], []).append((hold.end, hold.slots, hold.memory_mb))
+    for n in intake.table.late:
+        node = intake.nodes[n]
+        if node.free_at > now:
+            ends.setdefault(n, []).append((node.free_at, node.slots, node.memory_mb or 0))
+    rows: list[tuple[int, int, float]] = []
+    for n in sorted(ends):
+        kind = intake.kinds[intake.node_kind[n]]
+        if not kind.usable:
+            continue
+        taken, spare = 0, kind.grain - 1
+        for until, count, memory_mb in sorted(ends[n], reverse=True):
+            part = min(count, kind.slots - taken)
+            if part > 0:
+                units = part * kind.grain
+                back = units - kind.units_held(part, memory_mb) if part == count else 0
+                rows.append((n, units - min(back, spare), until))
+                taken, spare = taken + part, spare - min(back, spare)
+    return Occupation(
+        node=np.array([row[0] for row in rows], dtype=np.int64),
+        units=np.array([row[1] for row in rows], dtype=np.int64),
+        until=np.array([row[2] for row in rows], dtype=np.float64),
+    )

@@ -12,8 +12,10 @@ job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from math import inf
 from typing import Any
 
@@ -209,32 +211,21 @@ class _Reader:
 
     def _defer_dependents(self) -> None:
         """Defer whatever waits, directly or not, for a deferred job or for itself."""
-        queue = {job.id: job for job in self.snapshot.queue}
-        waits = {
-            job.id: [other for other in dict.fromkeys(job.after) if other in queue]
-            for job in self.snapshot.queue
-        }
-        missing = {name: len(others) for name, others in waits.items()}
-        children: dict[str, list[str]] = {}
-        for name, others in waits.items():
-            for other in others:
-                children.setdefault(other, []).append(name)
-        ready = [name for name in queue if not missing[name]]
-        seen: set[str] = set()
-        while ready:
-            name = ready.pop()
-            seen.add(name)
-            for child in children.get(name, ()):
-                if name in self.reasons:
-                    what = f"waits for job {name}, which has no start in this plan"
-                    self.reasons.setdefault(child, (Reason.DEPENDENCY, what))
-                missing[child] -= 1
-                if not missing[child]:
-                    ready.append(child)
-        for name in queue:
-            if name not in seen:
-                what = "waits for itself or for jobs that wait for themselves"
-                self.reasons.setdefault(name, (Reason.DEPENDENCY, what))
+        known = {job.id for job in self.snapshot.queue}
+        waits = {job.id: [n for n in job.after if n in known] for job in self.snapshot.queue}
+        sorter = TopologicalSorter({name: others for name, others in waits.items() if others})
+        with suppress(CycleError):  # what no cycle keeps is given out in any case
+            sorter.prepare()
+        while ready := sorter.get_ready():
+            for name in ready:
+                for other in waits.pop(name):
+                    if other in self.reasons:
+                        what = f"waits for job {other}, which has no start in this plan"
+                        self.reasons.setdefault(name, (Reason.DEPENDENCY, what))
+            sorter.done(*ready)
+        for name in (name for name, others in waits.items() if others):
+            what = "waits for itself or for jobs that wait for themselves"
+            self.reasons.setdefault(name, (Reason.DEPENDENCY, what))
 
     def _link(self, items: list[Item], span: dict[str, range]) -> None:
         """Resolve ``after`` and the edges of workflows."""

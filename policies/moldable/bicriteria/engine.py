@@ -35,8 +35,7 @@ from coalloc.policies.moldable.bicriteria.building import CALL, Builder, Prices
 from coalloc.policies.moldable.laying import PoolLister
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue, thinned
-from coalloc.policies.moldable.two_shelf import two_shelf
-from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
+from coalloc.policies.moldable.two_shelf import two_shelf, two_shelf_schedule
 
 ENDS = (1.13, 1.06, 1.02, 1.2, 1.3, 1.09, 1.16, 1.04, 1.25)
 """Ends T that are sought, by the bound on the makespan; any end comes last."""

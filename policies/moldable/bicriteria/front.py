@@ -14,9 +14,8 @@ from coalloc.policies.kernel.instance.graph import parents_first
 from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.published.demt import ShelfSearch
-from coalloc.policies.published.moldable_lists import order_and_rows
-from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
+from coalloc.policies.moldable.two_shelf import two_shelf_schedule
+from coalloc.policies.published.demt import ShelfSearch, order_and_rows
 
 LISTED = ("sequential", "list-shelf", "list-lptf", "list-saf", "list-smith")
 

@@ -33,7 +33,7 @@ def check_preference(text: str, where: str) -> None:
 
 
 class BicriteriaOptions(CommonOptions, frozen=True, kw_only=True):
-    """Options of `bicriteria`."""
+    """Moldable jobs, makespan and weighted completion: a front, with what is proved of it."""
 
     objective: Objective = "weighted_completion"
     guard_after: GuardAfter = 10

@@ -29,8 +29,14 @@ from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import as_before, start_orders
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search import portfolio
-from coalloc.policies.workflow.search.annealing import FEW, LEAST_CYCLE, Track, tracks
-from coalloc.policies.workflow.search.search_case import WorkflowCase, read_case
+from coalloc.policies.workflow.search.search_case import (
+    FEW,
+    LEAST_CYCLE,
+    Track,
+    WorkflowCase,
+    read_case,
+    tracks,
+)
 
 SMALL = 100
 """Items from which on `patience` counts by item."""

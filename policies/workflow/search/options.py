@@ -11,7 +11,7 @@ from coalloc.policies.options import CommonOptions, WorkflowLinks
 
 
 class WorkflowPolicyOptions(CommonOptions, frozen=True, kw_only=True):
-    """Options of `workflow`."""
+    """Workflows as a whole: the published heuristics, then a search, with bound and gap."""
 
     patience: Patience = PATIENCE
     workflow_links: WorkflowLinks = "booked"

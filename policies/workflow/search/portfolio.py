@@ -16,23 +16,13 @@ ICPP 2001 (CPA).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.options import Options, defaults_of
-from coalloc.policies.published import cpa, m_heft, mca_heft
-from coalloc.policies.published.options import (
-    CpaOptions,
-    MappedOptions,
-    McaHeftOptions,
-    MHeftEffOptions,
-    MHeftImpOptions,
-    MHeftMaxOptions,
-)
+from coalloc.policies.published import cpa, m_heft, mca_heft, options
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.forms import Form
 from coalloc.policies.workflow.mapping import Mapper
@@ -46,26 +36,27 @@ SHARES = (0.95, 0.85, 0.75, 0.65)
 """Of the processes, that the program is told of."""
 
 
-MEMBERS: Mapping[str, tuple[Callable[[Mapper, Mapping[str, Any]], Any], type[Options]]] = {
-    "m-heft": (partial(m_heft.run, "m-heft"), MappedOptions),
-    "m-heft-imp": (partial(m_heft.run, "m-heft-imp"), MHeftImpOptions),
-    "m-heft-eff": (partial(m_heft.run, "m-heft-eff"), MHeftEffOptions),
-    "m-heft-max": (partial(m_heft.run, "m-heft-max"), MHeftMaxOptions),
-    "hcpa": (partial(cpa.run, "hcpa"), CpaOptions),
-    "mcpa": (partial(cpa.run, "mcpa"), CpaOptions),
-    "mca-heft": (mca_heft.run, McaHeftOptions),
+RUNS: Mapping[str, m_heft.Run] = {**m_heft.RUNS, **cpa.RUNS, **mca_heft.RUNS}
+MEMBERS: Mapping[str, type[Options]] = {
+    "m-heft": options.MappedOptions,
+    "m-heft-imp": options.MHeftImpOptions,
+    "m-heft-eff": options.MHeftEffOptions,
+    "m-heft-max": options.MHeftMaxOptions,
+    "hcpa": options.CpaOptions,
+    "mcpa": options.CpaOptions,
+    "mca-heft": options.McaHeftOptions,
 }
-"""The published policies, as they are registered."""
+"""The published policies with their options, as they are registered."""
 
 
 def members(planner: Planner, may_go_on: Callable[[], bool]) -> Iterator[tuple[str, Schedule]]:
     """Plan with each published policy, under the planner's options and its own defaults."""
     mapper = Mapper(planner)
-    for name, (run, form) in MEMBERS.items():
+    for name, form in MEMBERS.items():
         if not may_go_on():
             return
         mapper.clear()
-        run(mapper, {**defaults_of(form), **planner.options})
+        RUNS[name](mapper, {**defaults_of(form), **planner.options})
         yield name, mapper.schedule()
 
 

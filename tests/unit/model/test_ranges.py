@@ -16,9 +16,9 @@ from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.bounds.halving import largest_refuted
 from coalloc.policies.checking.check import check, jobs_named
 from coalloc.policies.divisible.filling import Gaps
+from coalloc.policies.halving import largest_refuted
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 

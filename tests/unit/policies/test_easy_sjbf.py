@@ -11,7 +11,7 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
-from coalloc.policies.orders.easy_sjbf import believed_running, last_two
+from coalloc.policies.orders.simple import believed_running, last_two
 from coalloc.policies.registry import lookup
 
 DAY = 86_400.0

@@ -9,8 +9,7 @@ from typing import Any
 import pulp
 import pytest
 
-from coalloc.policies.mip.links import whole_row
-from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run
+from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run, whole_row
 
 
 def cover(columns: int, rows: int) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from coalloc.model.history import History
 from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.auto.widths import narrowed
+from coalloc.policies.auto.policy import narrowed
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner

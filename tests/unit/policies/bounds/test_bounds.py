@@ -18,8 +18,13 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.split import low_side, split
 from coalloc.model.values import replace
 from coalloc.policies.bounds import Bound, lower_bound
-from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
-from coalloc.policies.bounds.sets import Sets, best_weights, heaviest
+from coalloc.policies.bounds.exclusion import (
+    Sets,
+    best_weights,
+    heaviest,
+    heaviest_clique,
+    links_exclude,
+)
 from coalloc.policies.bounds.widths import families
 from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner

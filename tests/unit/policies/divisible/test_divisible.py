@@ -13,7 +13,7 @@ from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.divisible.bounds import divisible_bounds
+from coalloc.policies.divisible.complete import divisible_bounds
 from tests.support.planned import planned
 
 

@@ -15,8 +15,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.moldable.rolling import hold
-from coalloc.policies.moldable.rolling_rule import IMAGINED_LOAD, Arrivals, by_efficiency, by_price
+from coalloc.policies.moldable.rolling import IMAGINED_LOAD, Arrivals, by_efficiency, by_price, hold
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from tests.support.planned import planned

@@ -17,8 +17,7 @@ from coalloc.policies.checking.check import check
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import read_options
-from coalloc.policies.published.demt import ShelfSearch, in_order
-from coalloc.policies.published.moldable_lists import order_and_rows
+from coalloc.policies.published.demt import ShelfSearch, in_order, order_and_rows
 from coalloc.policies.published.options import DemtOptions
 from coalloc.policies.registry import lookup
 from tests.unit.policies.published.demt_case import (

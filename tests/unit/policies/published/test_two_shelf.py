@@ -9,10 +9,14 @@ from benchmarks.papers.moldable_instances import FAMILIES, moldable_instance
 from coalloc.policies.checking.check import check
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
-from coalloc.policies.moldable.two_shelf import LARGE, SECOND, SMALL, TwoShelf, two_shelf
-from coalloc.policies.published.two_shelf_schedule import (
+from coalloc.policies.moldable.two_shelf import (
+    LARGE,
+    SECOND,
+    SMALL,
     ShelfSchedule,
     Shelves,
+    TwoShelf,
+    two_shelf,
     two_shelf_schedule,
 )
 from tests.unit.policies.published.demt_case import Row, planner_of, queue_of, snapshot_of, solved

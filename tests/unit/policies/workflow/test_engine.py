@@ -22,9 +22,15 @@ from coalloc.policies.kernel.search.serial_state import SPLIT
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.policies.workflow.search.annealing import FIRST_CYCLE, HERD, STAGES, tracks
 from coalloc.policies.workflow.search.portfolio import MEMBERS, trajectory
-from coalloc.policies.workflow.search.search_case import WorkflowSearch, read_case
+from coalloc.policies.workflow.search.search_case import (
+    FIRST_CYCLE,
+    HERD,
+    STAGES,
+    WorkflowSearch,
+    read_case,
+    tracks,
+)
 from tests.support.snapshots import snapshots
 
 POLICY = lookup("workflow")

@@ -15,7 +15,7 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.auto import online
 from coalloc.policies.auto.overdue import Waits, overdue
-from coalloc.policies.auto.widths import narrowed
+from coalloc.policies.auto.policy import narrowed
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner

@@ -1,4 +1,4 @@
-"""The largest guess that is refuted, found by doubling and halving."""
+"""Halving, and the largest guess that is refuted, found by doubling and halving."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ def largest_refuted(least: float, precision: float, refuted: Callable[[float], b
     low, high = least, max(least, LEAST)
     while high < inf and refuted(high):
         low, high = high, 2.0 * high
+    return halved(low, high, refuted, precision)[0]
+
+
+def halved(
+    low: float, high: float, refuted: Callable[[float], bool], precision: float = 0.0
+) -> tuple[float, float]:
+    """Halve an interval whose lower end is refuted, and whose upper is not, to neighbours.
+
+    Or until it is no longer than a share of `precision` of its upper end.
+    """
     while high - low > precision * high:
         middle = low + (high - low) / 2.0
         if not low < middle < high:  # neighbours, of which there are no closer ones
@@ -27,4 +37,4 @@ def largest_refuted(least: float, precision: float, refuted: Callable[[float], b
             low = middle
         else:
             high = middle
-    return low
+    return low, high

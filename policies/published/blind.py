@@ -1,7 +1,13 @@
-"""JPN, job preferences on network: least traffic for the whole queue at once, blind to power.
+"""CBS and JPN: jobs that start now, placed blind to power.
 
-The program minimises the sum of BW_{j,k} over jobs and links. Many allocations share that minimum,
-and the power of the nodes they use differs, so a second run chooses among them by ``ties``:
+*CBS*, chunk big small, takes one job after the other. A job that some cluster can hold alone goes
+to the first one that does. Otherwise one cluster takes all it can, if that is at least ``chunk`` of
+the processes and its link carries it: the first of those that take most. The others fill in, the
+emptiest first. Nodes are taken in snapshot order.
+
+*JPN*, job preferences on network, has the least traffic for the whole queue at once: the program
+minimises the sum of BW_{j,k} over jobs and links. Many allocations share that minimum, and the
+power of the nodes they use differs, so a second run chooses among them by ``ties``:
 
 * ``first``: the first clusters, earlier jobs before later ones, and in them the first nodes;
 * ``strong``: the least sum of run times;
@@ -10,37 +16,97 @@ and the power of the nodes they use differs, so a second run chooses among them 
 
 Notes
 -----
-Nothing is told before the end: the objective of plans is the sum of run times, by which JPN does
+JPN tells nothing before the end: the objective of plans is the sum of run times, by which it does
 not go, and what it prefers to its first allocation often runs for longer.
 
 Deviations
 ----------
-The MBPC paper says what JPN minimises, not how it breaks ties; the four rules are ours.
+The paper of CBS names the chunk (75 %) and FCFS only; which cluster is tried first, and where the
+rest goes, are ours. The MBPC paper says what JPN minimises, not how it breaks ties; the four rules
+are ours.
 
 References
 ----------
-Naik, Liu, Yang, Wagner, "Online resource matching for heterogeneous grid environments", CCGRID
-2005.
+Jones, Ligon, Pang, Stanzione, "Characterization of bandwidth-aware meta-schedulers for
+co-allocating jobs across multiple clusters", Journal of Supercomputing 34(2), 2005 (CBS). Naik,
+Liu, Yang, Wagner, "Online resource matching for heterogeneous grid environments", CCGRID 2005
+(JPN).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from math import lcm
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from coalloc.model.plan import Plan, Status
-from coalloc.policies.allocation.choosing import blind, select
+from coalloc.policies.allocation.choosing import Rest, blind, patient, select, spread
 from coalloc.policies.allocation.mbpc import Prover, limits_of
-from coalloc.policies.allocation.placing import Allocation, is_allowed, link_totals, make_plan
+from coalloc.policies.allocation.placing import (
+    Allocation,
+    Uses,
+    is_allowed,
+    link_totals,
+    make_plan,
+)
 from coalloc.policies.allocation.program import PublishedModel, Terms
-from coalloc.policies.allocation.scene import Scene, on_scene
+from coalloc.policies.allocation.scene import CandidateJob, Scene, on_scene
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
-from coalloc.policies.mip.links import LARGEST
-from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run
+from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run, scale_of
+
+
+def chunk_and_rest(rest: Rest, job: CandidateJob, chunk: float) -> Uses | None:
+    """Choose clusters and nodes for one job."""
+    room = patient(rest, job)
+    free = [0] * len(rest.links)
+    for c, count in room.items():
+        free[rest.scene.classes[c].cluster] += count
+    for k, count in enumerate(free):
+        if count >= job.procs:
+            return spread(rest, room, _take(free, {k: job.procs}), float)
+    if not job.splits:
+        return None
+    low = rest.low_sides(job)
+    least = ceil(job.procs * chunk - 1e-9)
+    for leading in sorted(range(len(free)), key=lambda k: (-free[k], k)):
+        inside = _admitted(job.procs, free[leading], low[leading])
+        if inside < least:
+            continue
+        taken = {leading: inside}
+        left = job.procs - inside
+        for k in sorted(range(len(free)), key=lambda k: (-free[k], k)):
+            if k != leading and left > 0:
+                taken[k] = _admitted(job.procs, min(free[k], left), low[k])
+                left -= taken[k]
+        if left == 0:
+            return spread(rest, room, _take(free, taken), float)
+    return None
+
+
+def _admitted(procs: int, most: int, low: int) -> int:
+    """The largest count up to `most` that a link admits: 0..low and procs - low..procs."""
+    return most if most >= procs - low else min(most, low)
+
+
+def _take(free: list[int], taken: Mapping[int, int]) -> list[int]:
+    return [taken.get(k, 0) for k in range(len(free))]
+
+
+def plan_chunks(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
+    """Plan the jobs that start now."""
+    chunk = scene.options.get("chunk", 0.75)
+    selection = select(scene, lambda rest, job: chunk_and_rest(rest, job, chunk))
+    return make_plan(
+        scene,
+        selection.allocation,
+        selection.deferred,
+        policy="cbs",
+        status=Status.HEURISTIC,
+        stats={"work": len(selection.allocation.jobs), "seed": budget.seed},
+    )
 
 
 def traffic_of(scene: Scene, allocation: Allocation) -> Fraction:
@@ -95,7 +161,7 @@ class Ties:
         return [(x, costs[j, self.model.of[r]]) for (j, r), x in self.model.X.items()]
 
 
-def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
+def plan_traffic(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan the jobs that start now."""
     prover = Prover(scene, budget)
     selection = select(scene, blind, prover)
@@ -111,7 +177,8 @@ def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan
         return ended()
     model.build()
     limits, traffic = limits_of(scene.options, budget), model.traffic()
-    scale = _scale(traffic)
+    amounts = [value for _, value in traffic]
+    scale = scale_of(amounts, max(amounts, default=Fraction(0)))
     whole = [(t, float(value * scale)) for t, value in traffic]
     least, found = _minimised(model, whole, limits.less(stats["work"]))
     stats["work"] += least.nodes
@@ -153,11 +220,7 @@ def _status(end: End) -> Status:
     return Status.TIME_LIMIT if end is End.STOPPED else Status.HEURISTIC
 
 
-def _scale(traffic: Sequence[tuple[Any, Fraction]]) -> Fraction:
-    """Units of traffic of which one is the least difference, if that is practical."""
-    scale = Fraction(lcm(*(value.denominator for _, value in traffic)))
-    most = max((value for _, value in traffic), default=Fraction(0))
-    return LARGEST / most if most * scale > LARGEST else scale
-
-
-SOLVERS: Mapping[str, SolveFunction] = {"jpn": on_scene(plan)}
+SOLVERS: Mapping[str, SolveFunction] = {
+    "cbs": on_scene(plan_chunks),
+    "jpn": on_scene(plan_traffic),
+}
