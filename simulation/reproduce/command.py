@@ -9,18 +9,21 @@ from pathlib import Path
 
 from coalloc.model.errors import InputError
 from coalloc.option_text import add_options
-from coalloc.simulation.online import command as online
 from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import check_report
 from coalloc.simulation.reproduce import psplib
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, carry_out, find, load, template
 from coalloc.simulation.reproduce.study import Run
+from coalloc.simulation.study import command as online
 
 DONE, FAILED = 0, 1
 FOLDER = Path("reproduction")
 ALL = "all"
-BENCHES = {online: 1, psplib: 2}
+BENCHES = {
+    online.NAME: (online.run_online, online.DOC, 1),
+    psplib.NAME: (psplib.run, psplib.DOC, 2),
+}
 """What is carried out by itself, and so many words of it at most."""
 
 
@@ -38,7 +41,9 @@ NAME* @name                an experiment, or all; or psplib FOLDER
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_options(parser, OPTIONS, output=Path, report=Path, seed=int)
-    online.add_arguments(parser)
+    online.add_options_of_study(
+        parser.add_argument_group("options of online, the bench for waiting on real logs")
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,14 +54,14 @@ def run(args: argparse.Namespace) -> int:
     if not args.name:
         raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
     check_report(args.report)
-    for bench, most in BENCHES.items():
-        if bench.NAME not in args.name:
+    for bench, (carry_out_bench, _, most) in BENCHES.items():
+        if bench not in args.name:
             continue
-        if args.name[0] != bench.NAME or len(args.name) > most:
-            raise InputError("reproduce", f"{bench.NAME} is carried out by itself")
+        if args.name[0] != bench or len(args.name) > most:
+            raise InputError("reproduce", f"{bench} is carried out by itself")
         with progress_bar(quiet=args.quiet) as report:
-            code: int = bench.run(args, report)
-        _write_report(args, [bench.NAME])
+            code = carry_out_bench(args, report)
+        _write_report(args, [bench])
         return code
     names = chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
@@ -101,7 +106,7 @@ def listing() -> str:
             paper = about.paper
             lines.append(PAPERS[paper])
         lines.append(f"  {name:<{_width()}} {about.place:<8} {about.takes:>6}  {about.title}")
-    benches = (f"  {bench.NAME:<{_width()}} {'':<8} {'':>6}  {bench.DOC}" for bench in BENCHES)
+    benches = (f"  {name:<{_width()}} {'':<15}  {doc}" for name, (_, doc, _) in BENCHES.items())
     lines += ["Benches", *benches]
     return "\n".join(lines)
 

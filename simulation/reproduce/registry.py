@@ -141,7 +141,7 @@ def note(folder: Path, name: str, *, cpu_s: float, seed: int, quick: bool) -> No
         "cpu_s": cpu_s,
         "seed": seed,
         "quick": int(quick),
-        "made_by": _made_by(),
+        "made_by": made_by(),
     }
     text = to_csv(COLUMNS, (runs | {name: mine}).values())
     (folder / RUNS).write_text(text, encoding="utf-8")
@@ -154,7 +154,9 @@ def origins(folder: Path) -> dict[str, Row]:
     return {row["experiment"]: row for row in rows}
 
 
-def _made_by() -> str:
+@cache
+def made_by() -> str:
+    """What computes here: coalloc with its commit, Python, and the packages that count."""
     commit = _commit()
     found = [f"coalloc {coalloc.__version__}" + (f" at {commit}" if commit else "")]
     found.append(f"Python {platform.python_version()}")

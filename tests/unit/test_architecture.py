@@ -159,6 +159,8 @@ PROCESSES = (
     "cli/connect/connections.py",
     # asks git for the commit of a run
     "simulation/reproduce/registry.py",
+    # replays in processes of its own
+    "simulation/study/rows.py",
 )
 # Modules under policies/ that own a mixed-integer program.
 MIPS: tuple[str, ...] = (
