@@ -274,7 +274,7 @@ def _draw(study: StudyFile, rows: Rows, figure: plots.Figure) -> None:
             return policies.index(policy) + (number - (len(looks) - 1) / 2) * step
 
         plots.curves(axes, looks, policies, point, beside, joined=False)
-        axes.set_xlim(-0.5, len(policies) - 0.5)
+        axes.set_xlim(-0.5, max(len(policies), 1) - 0.5)
         axes.grid(visible=False, axis="x")
         axes.axhline(1.0, color=plots.BLACK, linewidth=0.8)
         plots.log_scale(axes, vertical=True)

@@ -248,8 +248,8 @@ def small(*policies: str) -> list[carried.Cell]:
     study = read_study(EXAMPLE)
     scenario = {"busy": replace(study.scenarios["busy"], clusters=True)}
     logs = {"day": replace(study.logs["day"], platform="", nodes=48)}
-    part = {"scenarios": scenario, "logs": logs, "pieces": 2, "jobs": 60}
-    return cells_of(replace(study, policies=policies, **part), EXAMPLE.parent)
+    part = replace(study, policies=policies, scenarios=scenario, logs=logs, pieces=2, jobs=60)
+    return cells_of(part, EXAMPLE.parent)
 
 
 def figures_of(found: Rows) -> list[Row]:
