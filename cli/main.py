@@ -60,7 +60,7 @@ MODULES: Mapping[str, str] = {
     **dict.fromkeys(("reserve", "unreserve"), "coalloc.cli.operators.reserve"),
     **dict.fromkeys(("backup", "restore"), "coalloc.cli.operators.backup"),
     **dict.fromkeys(("snapshot", "solve", "check", "policies"), "coalloc.cli.offline"),
-    **dict.fromkeys(("simulate", "shadow", "reproduce"), "coalloc.cli.simulate"),
+    **dict.fromkeys(("simulate", "shadow", "study", "reproduce"), "coalloc.cli.simulate"),
     "demo": "coalloc.cli.demo",
 }
 """The module of each command; each has a table COMMANDS."""
@@ -100,7 +100,10 @@ GROUPS = (
             *("round", "calibrate", "keys", "backup", "restore"),
         ),
     ),
-    ("without a daemon", ("solve", "check", "simulate", "shadow", "reproduce", "policies", "demo")),
+    (
+        "without a daemon",
+        ("solve", "check", "simulate", "shadow", "study", "reproduce", "policies", "demo"),
+    ),
 )
 
 

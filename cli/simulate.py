@@ -1,4 +1,4 @@
-"""``coalloc simulate``, ``shadow`` and ``reproduce``, loaded from where they live when called."""
+"""``coalloc simulate``, ``shadow``, ``study`` and ``reproduce``, loaded when they are called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from coalloc.cli.command import Command
 
 SIMULATE, REPRODUCE = "coalloc.simulation.command", "coalloc.simulation.reproduce.command"
-SHADOW = "coalloc.simulation.shadow.command"
+SHADOW, STUDY = "coalloc.simulation.shadow.command", "coalloc.simulation.study.command"
 SIMULATED = """\
 coalloc simulate --workload KTH-SP2-1996-2.1-cln.swf.gz \\
       --platform etc/platforms/kth-sp2.toml --policy fcfs,easy -o out
@@ -35,6 +35,17 @@ COMMANDS: Mapping[str, Command] = {
         run=lambda args: import_module(SHADOW).run(args),
         asks=False,
         query=True,
+    ),
+    "study": Command(
+        doc="compare policies over logs, scenarios and seeds that one file names",
+        about="Replay every policy on pieces of job logs in every scenario that a file names, and\n"
+        "compare them piece by piece. An interrupted study goes on where it was.",
+        example="coalloc study examples/study.toml -o study\n"
+        "  coalloc study logs.toml --processes 16\n"
+        "  coalloc study logs.toml --dask tcp://head:8786",
+        add=lambda parser: import_module(STUDY).add_arguments(parser),
+        run=lambda args: import_module(STUDY).run(args),
+        asks=False,
     ),
     "reproduce": Command(
         doc="a paper's figures again: data, picture, text",

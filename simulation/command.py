@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from coalloc.policies.registry import lookup
 from coalloc.simulation.gantt import can_draw_jobs, draw_gantt
 from coalloc.simulation.kinds import make_moldable, read_shape
 from coalloc.simulation.metrics import Metrics, measure
-from coalloc.simulation.paired import paired, paired_table, pieces, write_pairs
 from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.replay import replay
 from coalloc.simulation.report.page import check_report
@@ -31,13 +30,14 @@ from coalloc.simulation.reports import (
     write_jobs,
     write_json,
 )
+from coalloc.simulation.study.command import count
+from coalloc.simulation.study.paired import paired_json, paired_rows, paired_table, write_pairs
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload, read_workload
 
 DONE, FAILED = 0, 1
-Replayed = Callable[[Workload, str, int], Trace]
-"""Replays a workload under a policy with a seed."""
+MOST_TOLD = 10
 
 
 OPTIONS = """
@@ -46,8 +46,8 @@ OPTIONS = """
 --platform FILE !       clusters: TOML, JSON or SimGrid XML
 --policy P[,P...] =easy   policies to compare, see `coalloc policies` (default: easy)
 -o --output DIR         write jobs, summaries and pictures
---report FILE           write one HTML page that compares the policies: figures, waits, slowdown by
-                        width, utilisation, estimates, Gantt charts
+--report FILE           write one HTML page that compares the policies: figures, waits, utilisation,
+                        Gantt charts
 --limit N               replay only the first N jobs
 --sigma S =1            weight of processing, 0..1 (default: 1)
 --bandwidth B =0        of one process: Gbit/s, or with Mbps or Gbps after it (default: 0)
@@ -74,18 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         OPTIONS,
         **dict.fromkeys(("output", "report"), Path),
-        **dict.fromkeys(("limit", "work", "pieces", "seeds"), _positive),
+        **dict.fromkeys(("limit", "work", "pieces", "seeds"), count),
         moldable_share=float,
         seed=int,
         path=("auto", "stream", "general"),
     )
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,42 +97,51 @@ def _run(args: argparse.Namespace) -> int:
     policies = list(dict.fromkeys(name.strip() for name in args.policy.split(",")))
     options = {name: parse_options(args.set, lookup(name).options) for name in policies}
     platform = read_platform(args.platform)
-    workload = _workload(args, platform, args.seed)
+    workload = _workload(args, platform)
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
     if not args.quiet:
         _describe(workload, platform)
-    faults: list[int] = []
+    if args.pieces * args.seeds > 1:
+        return _compare(args, policies)
+    faults: list[str] = []
+    _tell(args, _traces(args, workload, platform, options, faults), options)
+    return FAILED if faults else DONE
 
-    def replayed(workload: Workload, name: str, seed: int) -> Trace:
+
+def _traces(
+    args: argparse.Namespace,
+    workload: Workload,
+    platform: Platform,
+    options: dict[str, dict[str, Any]],
+    faults: list[str],
+) -> Iterator[Trace]:
+    """Replay the whole log under each policy; the faults of it are told, and added to these."""
+    for name, given in options.items():
         with progress_bar(quiet=args.quiet) as report:
             trace = replay(
                 workload,
                 platform,
                 name,
-                options[name],
+                given,
                 path=args.path,
                 work=args.work,
-                seed=seed,
-                on_progress=lambda done: report(name, done, len(workload.jobs)),
+                seed=args.seed,
+                on_progress=lambda done, name=name: report(name, done, len(workload.jobs)),  # type: ignore[misc]
             )
-        faults.append(_tell_faults(name, verify(trace)))
-        return trace
-
-    if args.pieces * args.seeds > 1:
-        _compare(args, platform, policies, replayed)
-    else:
-        _replay_once(args, workload, policies, options, replayed)
-    return FAILED if any(faults) else DONE
+        found = [f"{name}: {fault}" for fault in verify(trace)]
+        _tell_faults(found)
+        faults += found
+        yield trace
 
 
-def _workload(args: argparse.Namespace, platform: Platform, seed: int) -> Workload:
-    """The log as it is replayed, with the draws of a seed."""
+def _workload(args: argparse.Namespace, platform: Platform) -> Workload:
+    """The log as it is replayed."""
     rule = JobRule.on(
         platform.clusters,
         sigma=read_sigma(args.sigma),
         bandwidth=read_bandwidth(args.bandwidth),
-        seed=seed,
+        seed=args.seed,
         keep_clusters=args.keep_clusters,
         partitions=platform.partitions,
     )
@@ -147,47 +149,40 @@ def _workload(args: argparse.Namespace, platform: Platform, seed: int) -> Worklo
     if args.moldable is None:
         return workload
     shape = read_shape(args.moldable, args.moldable_share)
-    return make_moldable(workload, shape, platform.slots, seed)
+    return make_moldable(workload, shape, platform.slots, args.seed)
 
 
-def _compare(
-    args: argparse.Namespace, platform: Platform, policies: Sequence[str], replayed: Replayed
-) -> None:
+def _compare(args: argparse.Namespace, policies: Sequence[str]) -> int:
     """Compare the policies over pieces and seeds."""
     if len(policies) < 2:
         raise InputError("--pieces", "and --seeds compare policies: name two or more")
     if args.report:
         raise InputError("--report", "shows one replay; leave --pieces and --seeds out")
-    workloads = [
-        (seed, piece)
-        for seed in range(args.seed, args.seed + args.seeds)
-        for piece in pieces(_workload(args, platform, seed), args.pieces)
-    ]
-    table = paired(workloads, policies, replayed)
+    with progress_bar(quiet=args.quiet) as report:
+        rows = paired_rows(args, policies, report)
+    faults = [f"{row['piece']}: {row['failed']}" for row in rows if "failed" in row]
+    good = rows.only(lambda row: "failed" not in row)
     if args.output:
-        write_pairs(table, args.output / "pairs.csv")
-    print(json.dumps(table, indent=1) if args.json else paired_table(table, policies))
+        write_pairs(good, args.output / "pairs.csv")
+    print(paired_json(good) if args.json else paired_table(good, policies))
+    _tell_faults(faults)
+    return FAILED if faults else DONE
 
 
-def _replay_once(
-    args: argparse.Namespace,
-    workload: Workload,
-    policies: Sequence[str],
-    options: dict[str, dict[str, Any]],
-    replayed: Replayed,
+def _tell(
+    args: argparse.Namespace, found: Iterable[Trace], options: dict[str, dict[str, Any]]
 ) -> None:
-    """Replay the whole log under each policy, and tell what came out."""
+    """Tell what comes out of the replays of the whole log."""
     results: list[tuple[Trace, Metrics]] = []
     summaries = []
-    for name in policies:
-        trace = replayed(workload, name, args.seed)
+    for trace in found:
         metrics = measure(trace)
         results.append((trace, metrics))
-        summary = summarise(trace, metrics, _settings(args, options[name]))
+        summary = summarise(trace, metrics, _settings(args, options[trace.policy]))
         summaries.append(summary)
         if args.output:
-            write_jobs(trace, args.output / f"{name}.jobs.csv")
-            write_json(summary, args.output / f"{name}.summary.json")
+            write_jobs(trace, args.output / f"{trace.policy}.jobs.csv")
+            write_json(summary, args.output / f"{trace.policy}.summary.json")
     traces = [trace for trace, _ in results]
     for trace in traces if args.output else ():
         picture = draw_gantt(trace, by_job=can_draw_jobs(traces))
@@ -228,9 +223,7 @@ def _describe(workload: Workload, platform: Platform) -> None:
     print("\n".join(lines), file=sys.stderr)
 
 
-def _tell_faults(policy: str, faults: Sequence[str]) -> int:
-    for fault in faults[:10]:
-        print(f"coalloc: error: {policy}: {fault}", file=sys.stderr)
-    if len(faults) > 10:
-        print(f"coalloc: error: {policy}: {len(faults) - 10} more", file=sys.stderr)
-    return len(faults)
+def _tell_faults(faults: Sequence[str]) -> None:
+    more = [f"{len(faults) - MOST_TOLD} more"] if len(faults) > MOST_TOLD else []
+    for fault in [*faults[:MOST_TOLD], *more]:
+        print(f"coalloc: error: {fault}", file=sys.stderr)

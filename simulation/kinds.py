@@ -61,8 +61,6 @@ from coalloc.model.values import fields_of, replace
 from coalloc.simulation.flow_runs import critical_path
 from coalloc.simulation.workload import Workload
 
-SPEC = "--moldable"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -76,30 +74,35 @@ class Shape:
     """Of the jobs, 0..1."""
 
 
-def read_shape(text: str, share: float = 1.0) -> Shape:
+def read_shape(text: str, share: float = 1.0, where: str = "--moldable") -> Shape:
     """Read ``amdahl:0.8,1``, ``downey:16,0.5`` or ``downey``. Raises `InputError`."""
     model, colon, rest = text.partition(":")
     if model not in ("amdahl", "downey"):
-        raise InputError(SPEC, f"{model!r} is not one of amdahl, downey")
+        raise InputError(where, f"{model!r} is not one of amdahl, downey")
     try:
         values = tuple(float(part) for part in rest.split(",")) if colon else ()
     except ValueError:
-        raise InputError(SPEC, f"{rest!r} is not a list of numbers") from None
+        raise InputError(where, f"{rest!r} is not a list of numbers") from None
     if not 0.0 <= share <= 1.0:
-        raise InputError(f"{SPEC}-share", f"{share:g} is outside 0..1")
+        raise InputError(f"{where}-share", f"{share:g} is outside 0..1")
     if model == "amdahl":
         if len(values) not in (1, 2) or not all(0.0 <= v <= 1.0 for v in values):
-            raise InputError(SPEC, f"{text!r} is not amdahl:F or amdahl:LOW,HIGH within 0..1")
+            raise InputError(where, f"{text!r} is not amdahl:F or amdahl:LOW,HIGH within 0..1")
         if values[0] > values[-1]:
-            raise InputError(SPEC, f"{values[0]:g} is above {values[-1]:g}")
+            raise InputError(where, f"{values[0]:g} is above {values[-1]:g}")
     elif values and not (len(values) == 2 and 1.0 <= values[0] < inf and 0.0 <= values[1] < inf):
-        raise InputError(SPEC, f"{text!r} is not downey:A,SIGMA with A >= 1 and SIGMA >= 0")
+        raise InputError(where, f"{text!r} is not downey:A,SIGMA with A >= 1 and SIGMA >= 0")
     return Shape(model=model, values=values, share=share)
 
 
-def make_moldable(workload: Workload, shape: Shape, slots: int, seed: int = 0) -> Workload:
-    """Make jobs of a workload moldable up to the slots of the platform, or to the log's width."""
-    rng = np.random.default_rng([seed, 0x301D])
+def make_moldable(
+    workload: Workload, shape: Shape, slots: int, seed: int = 0, draw: int = 0
+) -> Workload:
+    """Make jobs of a workload moldable up to the slots of the platform, or to the log's width.
+
+    Numbers are drawn by `seed` and `draw` together.
+    """
+    rng = np.random.default_rng([seed, 0x301D, draw])
     draws = rng.random((len(workload.jobs), 3)).tolist()
     jobs = tuple(
         _made(logged, shape, slots, draw) if draw[0] < shape.share else logged
@@ -166,12 +169,17 @@ class Mix:
     """Of the same jobs, beside the workflows."""
 
 
-def make_workflows(workload: Workload, mix: Mix, folder: Path, seed: int = 0) -> Workload:
-    """Make jobs of a workload workflows, of the DAX files in a folder, or arrays."""
+def make_workflows(
+    workload: Workload, mix: Mix, folder: Path, seed: int = 0, draw: int = 0
+) -> Workload:
+    """Make jobs of a workload workflows, of the DAX files in a folder, or arrays.
+
+    Numbers are drawn by `seed` and `draw` together.
+    """
     jobs: list[LoggedJob] = []
     flows = arrays = 0
     for number, logged in enumerate(workload.jobs):
-        rng = np.random.default_rng([seed, number, 0xF10])
+        rng = np.random.default_rng([seed, number, 0xF10, draw])
         kind = rng.random() if logged.run_s >= LEAST_S and logged.moldable is None else 1.0
         if kind < mix.flows:
             shapes = DRAWN if rng.random() < 0.5 else _real(folder)

@@ -18,6 +18,7 @@ from typing import Any
 import tomli
 
 import coalloc
+from coalloc.simulation.made_by import made_by
 from benchmarks.papers.study import Experiment, Run
 from coalloc.model.errors import InputError
 from coalloc.simulation.reproduce import plots, words
@@ -130,7 +131,6 @@ COLUMNS: Mapping[str, str] = {
     "quick": "1 where reduced",
     "made_by": "coalloc, its commit (with + where files were changed), Python, what computes",
 }
-PACKAGES = ("numpy", "numba", "pulp", "highspy")
 
 
 def note(folder: Path, name: str, *, cpu_s: float, seed: int, quick: bool) -> None:
@@ -141,7 +141,7 @@ def note(folder: Path, name: str, *, cpu_s: float, seed: int, quick: bool) -> No
         "cpu_s": cpu_s,
         "seed": seed,
         "quick": int(quick),
-        "made_by": _made_by(),
+        "made_by": made_by(),
     }
     text = to_csv(COLUMNS, (runs | {name: mine}).values())
     (folder / RUNS).write_text(text, encoding="utf-8")
@@ -152,27 +152,3 @@ def origins(folder: Path) -> dict[str, Row]:
     path = folder / RUNS
     rows = from_csv(path.read_text(encoding="utf-8")) if path.exists() else ()
     return {row["experiment"]: row for row in rows}
-
-
-def _made_by() -> str:
-    commit = _commit()
-    found = [f"coalloc {coalloc.__version__}" + (f" at {commit}" if commit else "")]
-    found.append(f"Python {platform.python_version()}")
-    for package in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            found.append(f"{package} {metadata.version(package)}")
-    return ", ".join(found)
-
-
-def _commit() -> str:
-    """The commit of the checkout that this file lies in; empty without one."""
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(Path(__file__).resolve().parent), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return ""

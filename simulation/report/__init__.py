@@ -1,1 +1,1 @@
-"""Reports as one HTML page each: policies compared over replays, and experiments."""
+"""Reports of replays as one HTML page each."""

@@ -12,18 +12,21 @@ from typing import Any
 import coalloc
 from coalloc.model.errors import InputError
 from coalloc.option_text import add_options
-from coalloc.simulation.online import command as online
 from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import check_report
 from coalloc.simulation.reproduce import psplib
+from coalloc.simulation.study import command as online
 
 DONE = 0
 FOLDER = Path("reproduction")
 CHECKOUT = Path(coalloc.__file__).parents[2]
 """Where this is one, `PAPERS` lies in it."""
 PAPERS = "benchmarks.papers.command"
-BENCHES = {online: 1, psplib: 2}
+BENCHES = {
+    online.NAME: (online.run_online, online.DOC, 1),
+    psplib.NAME: (psplib.run, psplib.DOC, 2),
+}
 """What is carried out by itself, and so many words of it at most."""
 
 
@@ -41,26 +44,28 @@ NAME* @name                an experiment, or all; or psplib FOLDER
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_options(parser, OPTIONS, output=Path, report=Path, seed=int)
-    online.add_arguments(parser)
+    online.add_options_of_study(
+        parser.add_argument_group("options of online, the bench for waiting on real logs")
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Carry out the command: 0 done, 1 something could not be drawn. Raises `InputError`."""
     if args.list:
-        benches = "\n".join(f"  {bench.NAME:<12} {bench.DOC}" for bench in BENCHES)
+        benches = "\n".join(f"  {name:<12} {doc}" for name, (_, doc, _) in BENCHES.items())
         print(f"{papers().listing()}\nBenches\n{benches}")
         return DONE
     if not args.name:
         raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
     check_report(args.report)
-    for bench, most in BENCHES.items():
-        if bench.NAME not in args.name:
+    for bench, (carry_out, _, most) in BENCHES.items():
+        if bench not in args.name:
             continue
-        if args.name[0] != bench.NAME or len(args.name) > most:
-            raise InputError("reproduce", f"{bench.NAME} is carried out by itself")
+        if args.name[0] != bench or len(args.name) > most:
+            raise InputError("reproduce", f"{bench} is carried out by itself")
         with progress_bar(quiet=args.quiet) as report:
-            code: int = bench.run(args, report)
-        _write_report(args, [bench.NAME])
+            code = carry_out(args, report)
+        _write_report(args, [bench])
         return code
     names = papers().chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
@@ -74,7 +79,7 @@ def papers() -> Any:
     """The module of the papers' experiments. Raises `InputError` where there is no checkout."""
     if not Path(CHECKOUT, *PAPERS.split(".")).with_suffix(".py").is_file():
         what = "the papers' experiments come with a checkout of coalloc; elsewhere there are {}"
-        raise InputError("reproduce", what.format(" and ".join(bench.NAME for bench in BENCHES)))
+        raise InputError("reproduce", what.format(" and ".join(BENCHES)))
     if str(CHECKOUT) not in sys.path:
         sys.path.append(str(CHECKOUT))
     return import_module(PAPERS)

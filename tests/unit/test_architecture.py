@@ -157,6 +157,10 @@ PROCESSES = (
     "daemon/solver/warming.py",
     "cli/demo.py",
     "cli/connect/connections.py",
+    # asks git for the commit of a run
+    "simulation/made_by.py",
+    # replays in processes of its own
+    "simulation/study/rows.py",
 )
 # Modules under policies/ that own a mixed-integer program.
 MIPS: tuple[str, ...] = (

@@ -23,11 +23,11 @@ FOLDER = re.compile(r"(?<![\w./@~$<>*:-])(?:[\w-]+/)+(?![\w.*{<-])")
 # Files of the reader's, and names that stand for others.
 EXAMPLES = {
     "docs/CONFIGURATION.md": ("coallocd.toml", "coalloc/coallocd.toml"),
-    "docs/REPRODUCTION.md": ("NAME.md", "*/NAME.md"),
+    "docs/REPRODUCTION.md": ("NAME.md", "*/NAME.md", "study/study.md"),
     "docs/operations/changing-policies.md": ("platform.toml",),
     "docs/install.md": ("coallocd.toml",),
     "docs/tutorial.md": ("submit.py", "squares.py", "coallocd.toml"),
-    "simulation/online/data/online.md": ("online-*.png",),
+    "simulation/study/data/study.md": ("*-ratios.png",),
     "docs/adapters.md": ("desk*.py", "adapters/desk*.py", "*coallocd.toml"),
 }
 

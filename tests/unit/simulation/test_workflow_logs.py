@@ -19,16 +19,19 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
 from coalloc.simulation.flow_runs import critical_path, wholes
 from coalloc.simulation.kinds import LEAST_S, Mix, make_workflows
-from coalloc.simulation.online.bench import read_rows
-from coalloc.simulation.online.measures import figures
-from coalloc.simulation.online.pieces import EVERY, LOGS, Piece, stage
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce import plots
+from coalloc.simulation.study.command import ONLINE
+from coalloc.simulation.study.declared import read_study
+from coalloc.simulation.study.measures import figures
+from coalloc.simulation.study.pieces import Piece, stage
+from coalloc.simulation.study.rows import read_rows
 from coalloc.simulation.trace import Outcome, Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload
 
 KTH = "data/swf/KTH-SP2-1996-2.1-cln.swf.gz"
+STUDY = read_study(ONLINE)
 DAX = "data/workflows/dax/Montage_25.xml"
 
 
@@ -87,7 +90,7 @@ def test_tasks_run_behind_each_other_and_the_whole_is_one_job() -> None:
     assert found.is_flow.tolist() == [True, False]
     assert found.end.tolist() == [126.0, 101.0]
     assert found.length.tolist() == [35.0, 100.0]
-    row = figures(trace, trace)
+    row = figures(trace)
     assert (row["jobs"], row["refused"]) == (2, 0)
     assert row["response_flows"] == 126.0
     assert row["wait_flows"] == pytest.approx(126.0 - 35.0)
@@ -138,7 +141,7 @@ def test_a_workflow_that_can_never_run_is_refused_as_a_whole() -> None:
     one = as_flow(logged(1, 0.0, 2, 60.0), [task("x", 10.0), task("y", 20.0, 9)])
     trace = replayed([one, logged(2, 0.0, 1, 5.0)], platform(2))
     assert trace.outcome.tolist() == [Outcome.REFUSED, Outcome.REFUSED, Outcome.COMPLETED]
-    row = figures(trace, trace)
+    row = figures(trace)
     assert (row["jobs"], row["refused"], row["wait_flows"]) == (1, 1, None)
 
 
@@ -210,11 +213,11 @@ def test_the_longest_path_is_that_of_the_run_times() -> None:
 
 @pytest.mark.parametrize("name", ["workflows-10", "workflows-30", "workflows-malleable", "mixture"])
 def test_scenarios_have_workflows(shared_file: Callable[[str], Path], name: str) -> None:
-    piece = Piece(log=LOGS["KTH-SP2"], number=2)
-    workload, _ = stage(piece, EVERY[name], shared_file(KTH).parent, 300)
+    piece, scenario = Piece(log=STUDY.logs["KTH-SP2"], number=2, size=1500), STUDY.scenarios[name]
+    workload, _ = stage(piece, scenario, shared_file(KTH).parent, 300, shapes=STUDY.shapes)
     long = sum(one.run_s >= LEAST_S for one in workload.jobs)
     made = sum(one.flow is not None for one in workload.jobs)
-    assert 0.3 * EVERY[name].mix.flows * long < made < 1.7 * EVERY[name].mix.flows * long
+    assert 0.3 * scenario.mix.flows * long < made < 1.7 * scenario.mix.flows * long
     assert len({one.job.id for one in workload.jobs}) == len(workload.jobs)
 
 
@@ -228,7 +231,7 @@ def test_the_report_compares_workflows_and_others(
     folder = shared_file(KTH).parent
     command = ["reproduce", "online", "--data", str(folder), "-o", str(tmp_path), "--quiet"]
     command += ["--logs", "KTH-SP2", "--pieces", "1", "--jobs", "15", "--half", "choose"]
-    command += ["--scenarios", "workflows", "--policies", "easy,easy-saf"]
+    command += ["--scenarios", "workflows", "--policies", "easy,easy-saf", "--processes", "1"]
     assert main.main(command) == 0
     assert "report" in capsys.readouterr().out
     rows = list(read_rows(tmp_path / "online.rows.jsonl").values())
@@ -236,5 +239,6 @@ def test_the_report_compares_workflows_and_others(
         *("workflows-10", "workflows-30", "workflows-malleable", "mixture")
     }
     page = (tmp_path / "online.md").read_text()
-    assert "## Workflows and others" in page
-    assert "| `mixture` | `easy-saf` |" in page
+    part = page.partition("### mixture, by `easy`")[2]
+    assert "| response of workflows | their wait | response of others | their wait |" in part
+    assert "| `mixture` by `easy` | `easy-saf` |" in page
