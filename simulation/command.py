@@ -46,8 +46,8 @@ OPTIONS = """
 --platform FILE !       clusters: TOML, JSON or SimGrid XML
 --policy P[,P...] =easy   policies to compare, see `coalloc policies` (default: easy)
 -o --output DIR         write jobs, summaries and pictures
---report FILE           write one HTML page that compares the policies: figures, waits, utilisation,
-                        Gantt charts
+--report FILE           write one HTML page that compares the policies: figures, waits, slowdown by
+                        width, utilisation, estimates, Gantt charts
 --limit N               replay only the first N jobs
 --sigma S =1            weight of processing, 0..1 (default: 1)
 --bandwidth B =0        of one process: Gbit/s, or with Mbps or Gbps after it (default: 0)

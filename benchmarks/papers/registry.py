@@ -5,22 +5,18 @@
 
 from __future__ import annotations
 
-import platform
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import tomli
 
-import coalloc
-from coalloc.simulation.made_by import made_by
 from benchmarks.papers.study import Experiment, Run
 from coalloc.model.errors import InputError
+from coalloc.simulation.made_by import made_by
 from coalloc.simulation.reproduce import plots, words
 from coalloc.simulation.reproduce.rows import Row, Rows, from_csv, table, to_csv
 from coalloc.simulation.reproduce.words import Facts, Template, fill, read_template

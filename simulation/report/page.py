@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from math import log10
+from math import ceil, floor, log10
 from pathlib import Path
 
 from coalloc.model.errors import InputError
@@ -61,6 +61,8 @@ def html_table(
 
 WIDTH, HEIGHT = 600, 300
 LEFT, RIGHT, TOP, FOOT = 58, 12, 30, 46
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+MOST_TICKS = 5
 
 Points = Sequence[tuple[float, float]]
 
@@ -84,12 +86,49 @@ class Axis:
         return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
+def linear(name: str, high: float, text: Callable[[float], str]) -> Axis:
+    """An axis from 0 on, that ends at or behind `high`, with a few round ticks."""
+    span = max(high, 1e-9)
+    power = 10.0 ** floor(log10(span / MOST_TICKS))
+    step = next(s * power for s in STEPS if span / (s * power) <= MOST_TICKS)
+    count = max(1, ceil(span / step - 1e-9))
+    ticks = [(i * step, text(i * step)) for i in range(count + 1)]
+    return Axis(name, 0.0, count * step, ticks)
+
+
 def line_chart(title: str, x: Axis, y: Axis, series: Sequence[tuple[str, Points]]) -> str:
     """Lines over a common axis, each with a colour and dashes of its own."""
     parts = _frame(x, y, [name for name, _ in series])
     for i, (_, points) in enumerate(series):
         path = " ".join(f"{_x(x.share(a)):.1f},{_y(y.share(b)):.1f}" for a, b in points)
         parts.append(f'<polyline class="l{i % SHADES}" points="{path}"/>')
+    return _svg(title, parts)
+
+
+def bar_chart(
+    title: str,
+    groups: Sequence[str],
+    y: Axis,
+    series: Sequence[tuple[str, Sequence[float | None]]],
+    name: str,
+) -> str:
+    """Bars side by side in groups, whose axis has a name; None draws none."""
+    size = 1.0 / max(len(groups), 1)
+    middles = [((i + 0.5) * size, group) for i, group in enumerate(groups)]
+    x = Axis(name, 0.0, 1.0, middles)
+    parts = _frame(x, y, [label for label, _ in series] if len(series) > 1 else [])
+    width = 0.8 * size / max(len(series), 1)
+    for i, (label, values) in enumerate(series):
+        for j, value in enumerate(values):
+            if value is None:
+                continue
+            left = _x(j * size + 0.1 * size + i * width)
+            right, top = _x(j * size + 0.1 * size + (i + 1) * width), _y(y.share(value))
+            parts.append(
+                f'<rect class="f{i % SHADES}" x="{left:.1f}" y="{top:.1f}" '
+                f'width="{max(right - left - 1, 0.5):.1f}" height="{_y(0.0) - top:.1f}">'
+                f"<title>{escape(label)}, {escape(groups[j])}: {value:.4g}</title></rect>"
+            )
     return _svg(title, parts)
 
 

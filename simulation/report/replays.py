@@ -1,4 +1,4 @@
-"""Policies compared over replays of one workload: table, waits, use, Gantt charts."""
+"""Policies compared over replays of one workload: table, waits, slowdown, use, Gantt charts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import numpy as np
 
 from coalloc.model.pictures.svg import ticks_of
 from coalloc.simulation.gantt import can_draw_jobs, column_means, draw_gantt
-from coalloc.simulation.metrics import Metrics, load_profile
+from coalloc.simulation.metrics import TAU_S, Metrics, by_width, load_profile
 from coalloc.simulation.report.page import (
     Axis,
     Points,
+    bar_chart,
     html_page,
     html_table,
     line_chart,
+    linear,
     section,
 )
-from coalloc.simulation.reports import figure_rows, refusals
+from coalloc.simulation.reports import duration, figure_rows, refusals
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats
 
@@ -57,7 +59,9 @@ def compare_page(
         section("Figures", table_of(results), *(f"<p>{escape(x)}</p>" for x in refusals(results))),
         '<div class="pair">'
         + section("Waits", _waits(results))
+        + section("Slowdown by width", _slowdown(results))
         + section("Utilisation", _utilisation(results, begin, end))
+        + section("Estimates", _estimates(trace))
         + "</div>",
         *(
             section(
@@ -114,6 +118,25 @@ def _distribution(waits: Floats) -> Points:
     return list(zip(waits[places].tolist(), shares.tolist(), strict=True))
 
 
+def _slowdown(results: Results) -> str:
+    """Mean bounded slowdown of each class of widths."""
+    series: list[tuple[str, list[float | None]]] = []
+    for trace, _ in results:
+        ran = trace.ran
+        start, end = trace.start[ran], trace.end[ran]
+        turnaround = end - trace.workload.submit[ran]
+        slowdown = np.maximum(1.0, turnaround / np.maximum(end - start, TAU_S))
+        classes = [(name, slowdown[mine]) for name, mine in by_width(trace.workload.procs[ran])]
+        series.append((trace.policy, [float(c.mean()) if len(c) else None for _, c in classes]))
+    names = [name for name, _ in by_width(results[0][0].workload.procs)]
+    used = [i for i in range(len(names)) if any(values[i] is not None for _, values in series)]
+    groups = [names[i] for i in used]
+    shown = [(name, [values[i] for i in used]) for name, values in series]
+    top = max((v for _, values in shown for v in values if v is not None), default=1.0)
+    y = linear("mean bounded slowdown", top, "{:g}".format)
+    return bar_chart("Mean bounded slowdown by processes", groups, y, shown, "processes")
+
+
 def _utilisation(results: Results, begin: float, end: float) -> str:
     """Share of the slots that are busy, mean of each piece of time."""
     edges = np.linspace(begin, end, COLUMNS + 1)
@@ -130,5 +153,26 @@ def _utilisation(results: Results, begin: float, end: float) -> str:
     return line_chart("Busy slots over time", x, _percent("busy slots"), series)
 
 
+def _estimates(trace: Trace) -> str:
+    """Run times as shares of their estimates: the log's, the same for every policy."""
+    estimate, run = trace.workload.estimate, trace.workload.run
+    known = estimate > 0.0
+    if not known.any():
+        return "<p>No job has an estimate.</p>"
+    ratio = np.minimum(run[known] / estimate[known], 1.0)
+    counts, _ = np.histogram(ratio, bins=10, range=(0.0, 1.0))
+    shares = (counts / counts.sum()).tolist()
+    groups = [f"{10 * i} to {10 * (i + 1)} %" if i in {0, 9} else f"{10 * i}" for i in range(10)]
+    y = linear("share of the jobs", max(shares), "{:.0%}".format)
+    chart = bar_chart("Run time by estimate", groups, y, [("jobs", shares)], "run time by estimate")
+    used = float(run[known].sum() / estimate[known].sum())
+    words = (
+        f"The median job runs for {np.median(ratio):.0%} of its estimate, all together for "
+        f"{used:.0%}; {float((ratio >= 1.0).mean()):.0%} reach it. "
+        f"The median estimate is {duration(float(np.median(estimate[known])))}."
+    )
+    return f'{chart}<p class="quiet">{words}</p>'
+
+
 def _percent(name: str) -> Axis:
-    return Axis(name, 0.0, 1.0, [(k / 5, f"{20 * k}%") for k in range(6)])
+    return linear(name, 1.0, "{:.0%}".format)

@@ -34,10 +34,10 @@ from coalloc.model.errors import InputError
 from coalloc.model.values import replace
 from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
+from coalloc.simulation.made_by import made_by
 from coalloc.simulation.progress import Report, silent
 from coalloc.simulation.replay import Path as ReplayPath
 from coalloc.simulation.replay import replay
-from coalloc.simulation.made_by import made_by
 from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.study.declared import Scenario, StudyFile
 from coalloc.simulation.study.measures import FIGURES, figures

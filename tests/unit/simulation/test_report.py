@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli.main import main as coalloc
-from coalloc.simulation.report.page import Axis
+from coalloc.simulation.report.experiments import experiments_page
+from coalloc.simulation.report.page import Axis, linear
 
 LOG = """\
 ; MaxProcs: 4
@@ -87,7 +88,7 @@ def test_policies_are_compared_on_one_page(
     text = out.read_text()
     page = Page(text)
     assert page.heads[1:] == [
-        *("Figures", "Waits", "Utilisation"),
+        *("Figures", "Waits", "Slowdown by width", "Utilisation", "Estimates"),
         *("fcfs: jobs over time", "easy: jobs over time"),
     ]
     shown = capsys.readouterr().out
@@ -98,8 +99,14 @@ def test_policies_are_compared_on_one_page(
         cells = re.split(r"\s{2,}", line.strip())
         if len(cells) == 3:
             assert cells in page.rows
-    assert page.labels == ["Share of the jobs by wait", "Busy slots over time"]
+    assert page.labels == [
+        *("Share of the jobs by wait", "Mean bounded slowdown by processes"),
+        *("Busy slots over time", "Run time by estimate"),
+    ]
     assert "job 5: needs 9 processes; 4 slots exist" in text
+    # four run half their estimates; the fifth, which is refused, 5 s of 9
+    assert "The median job runs for 50% of its estimate" in text
+    assert "<title>jobs, 50: 1</title>" in text
     assert "prefers-color-scheme: dark" in text
     assert "a&lt;b&gt;" in text
     assert not page.loads
