@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         if args.name[0] != bench or len(args.name) > most:
             raise InputError("reproduce", f"{bench} is carried out by itself")
         with progress_bar(quiet=args.quiet) as report:
-            code = carry_out(args, report)
+            code: int = carry_out(args, report)
         _write_report(args, [bench])
         return code
     names = papers().chosen(args.name)
