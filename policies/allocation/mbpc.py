@@ -32,6 +32,7 @@ to (10).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import fsum
 from typing import Any
 
@@ -111,22 +112,20 @@ class Prover:
         return counts.allocation(weakest) if counts.fits(weakest) else None
 
 
-def _solver(name: str) -> SolveFunction:
-    def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
-        prover = Prover(scene, budget)
-        selection = select(scene, strongest, prover)
-        search = AllocationSearch(scene, selection, name, budget, on_incumbent)
-        search.incumbent.work += prover.nodes
-        if search.is_ideal:
-            search.ease(budget)
-            return search.proved()
-        search.reorder()
-        if searches(scene, search.best.jobs):
-            return by_levels(search, budget)
-        model = PublishedModel(scene, search.best.jobs)
-        return by_program(search, model, budget)
-
-    return on_scene(plan)
+def plan(name: str, scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
+    """Plan the jobs that start now, under a policy's name."""
+    prover = Prover(scene, budget)
+    selection = select(scene, strongest, prover)
+    search = AllocationSearch(scene, selection, name, budget, on_incumbent)
+    search.incumbent.work += prover.nodes
+    if search.is_ideal:
+        search.ease(budget)
+        return search.proved()
+    search.reorder()
+    if searches(scene, search.best.jobs):
+        return by_levels(search, budget)
+    model = PublishedModel(scene, search.best.jobs)
+    return by_program(search, model, budget)
 
 
 def by_levels(search: AllocationSearch, budget: Budget, *, below: bool = False) -> Plan:
@@ -324,6 +323,6 @@ def published(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) ->
 
 
 SOLVERS: Mapping[str, SolveFunction] = {
-    **{name: _solver(name) for name in ("mbpc", "pas")},
+    **{name: on_scene(partial(plan, name)) for name in ("mbpc", "pas")},
     "mbpc-published": on_scene(published),
 }

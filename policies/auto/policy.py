@@ -54,7 +54,7 @@ from coalloc.policies.moldable.bicriteria.front import lay_front
 from coalloc.policies.moldable.bicriteria.policy import searched
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
-from coalloc.policies.moldable.queue import MoldableQueue, of_planner
+from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.moldable.rolling import (
     Arrivals,
     arrived,
@@ -145,7 +145,9 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     if not movable.any() and arrivals.last is None:
         return planner, {}
     queue = of_planner(planner)
-    arrivals.take(arrived(planner, by_prediction(planner, queue, budget)), now)
+    shares = ratios(budget.history, (item.job.id for item in planner.items))
+    times = queue.times * np.repeat(shares, np.diff(queue.first))
+    arrivals.take(arrived(planner, replace(queue, times=times)), now)
     if not movable.any():
         return planner, arrivals.write()
     load = arrivals.load(queue.width)
@@ -153,9 +155,3 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     widths = queue.procs[by_price(queue, relative(queue.weight), cost)]
     most = np.where(movable, widths, np.inf)
     return planner.limited(np.zeros(most.size), most), arrivals.write()
-
-
-def by_prediction(planner: Planner, queue: MoldableQueue, budget: Budget) -> MoldableQueue:
-    """The same queue, whose jobs take as long as predicted."""
-    shares = ratios(budget.history, (item.job.id for item in planner.items))
-    return replace(queue, times=queue.times * np.repeat(shares, np.diff(queue.first)))

@@ -41,8 +41,6 @@ from coalloc.policies.bounds.columns import low_sides
 from coalloc.policies.bounds.prices import Game
 from coalloc.policies.bounds.supply import Flags, Floats, Ints
 
-Stop = Callable[[], bool]
-
 
 def heaviest_clique(excluded: Flags, weight: Floats, seeds: int) -> Ints:
     """Seek a set of pairwise excluded items of large weight: greedy from several first items.
@@ -79,7 +77,7 @@ def links_exclude(
     slots: Ints,
     pairs: Ints,
     runs: int,
-    stop: Stop,
+    stop: Callable[[], bool],
 ) -> Flags:
     """Whether every way to place a pair overdraws something; False where that is not sure.
 

@@ -329,7 +329,7 @@ class Arrivals(Struct, kw_only=True):
     @classmethod
     def read(cls, notes: Mapping[str, Any], now: float) -> Arrivals:
         """Read notes; those that are no notes of ours, or of a later time, are as none."""
-        values = {key: notes.get(key) for key in cls.__struct_fields__}
+        values: dict[str, Any] = {key: notes.get(key) for key in cls.__struct_fields__}
         known = all(isinstance(v, int | float) and isfinite(v) for v in values.values())
         if not known or values["seen"] > now or values["count"] < 0.0:
             return cls()

@@ -132,7 +132,12 @@ class _Reader:
         self.snapshot = snapshot
         self.holds = holds(snapshot)
         self.reservations = [r for r in snapshot.reservations if r.end > snapshot.time]
-        self._read_nodes()
+        cover, clusters = reserved(self.reservations), snapshot.clusters
+        stale, nodes = [one.stale for one in clusters], [one.nodes for one in clusters]
+        # Where nothing is reserved, the nodes alone decide, and most rounds have those of the last.
+        self.table = sort_nodes(cover, stale, nodes) if cover else sort_free_nodes(*stale, *nodes)
+        self.nodes, self.node_kind = self.table.nodes, self.table.node_kind
+        self.kinds = [copy(kind) for kind in self.table.kinds]
         self.drafter = Drafter(snapshot, self.kinds, self.reservations, options)
         self.needs = self.drafter.needs
         self.reasons = self.drafter.reasons
@@ -160,16 +165,6 @@ class _Reader:
             deferred=self._deferred(),
             holds=self.holds,
         )
-
-    def _read_nodes(self) -> None:
-        cover = reserved(self.reservations)
-        clusters = self.snapshot.clusters
-        stale = [cluster.stale for cluster in clusters]
-        nodes = [cluster.nodes for cluster in clusters]
-        # Where nothing is reserved, the nodes alone decide, and most rounds have those of the last.
-        self.table = sort_nodes(cover, stale, nodes) if cover else sort_free_nodes(*stale, *nodes)
-        self.nodes, self.node_kind = self.table.nodes, self.table.node_kind
-        self.kinds = [copy(kind) for kind in self.table.kinds]
 
     def _group(self, items: list[Item]) -> list[Group]:
         """Cut kinds where memory asks for it; join items that need the same."""

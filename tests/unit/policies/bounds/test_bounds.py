@@ -25,7 +25,7 @@ from coalloc.policies.bounds.exclusion import (
     heaviest_clique,
     links_exclude,
 )
-from coalloc.policies.bounds.widths import families
+from coalloc.policies.bounds.rows import families
 from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.orders.simple import sort_items
