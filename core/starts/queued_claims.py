@@ -129,11 +129,11 @@ def _instead(by: Commitment, record: JobRecord, placement: Placement) -> Placeme
     return placement if turn is None or len(clusters_of(by, turn)) > 1 else turn
 
 
-def queue_up(state: State, current: RoundState, plan: Plan, now: float) -> None:
+def queue_up(by: Commitment, current: RoundState, plan: Plan) -> None:
     """Send what the plan has later on crowded clusters into their queues."""
+    state, now = by.state, by.now
     if not any(is_shared(state, name, now) or has_share(state, name) for name in state.clusters):
         return
-    by = Commitment(state, now, plan.policy, current.number)
     for placement in _later(by, current, plan):
         record = startable(state, placement, now)
         if record is None or record.opens(now) > now:
