@@ -40,17 +40,22 @@ from coalloc.model.plan import NOTES, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
+LONG = 1000
+"""The snapshot of a queue of more jobs is made in no step in which a plan is committed."""
 
 
-def begin_if_due(state: State, now: float) -> None:
-    """Start the round that is wanted, if its time has come; else ask to be woken then."""
+def begin_if_due(state: State, now: float, *, has_committed: bool = False) -> None:
+    """Start the round that is wanted, if its time has come; else ask to be woken then.
+
+    `has_committed`: in this step the plan of the round before was.
+    """
     due = state.rounds.due_at()
     if due is None:
         return
     if state.rounds.wanted != OPERATOR and presence.is_gathering(state, now):
         due = state.presence.gathers_until
-    if due > now:
-        state.out.append(Wake(at=due))
+    if due > now or (has_committed and state.pending.jobs > LONG):
+        state.out.append(Wake(at=max(due, now)))
         return
     trigger, policy = state.rounds.take(now)
     aside = isolating.still_aside(state, now)
