@@ -128,7 +128,7 @@ class Coordinator:
         state = self.state
         state.out = []
         self._look_at_clock(now)
-        urgent = frozenset(state.rounds.urgent)
+        urgent, was_solving = frozenset(state.rounds.urgent), state.rounds.is_solving
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
         deadlines.end_due(state, now)
@@ -136,7 +136,8 @@ class Coordinator:
         if dispatch.carry_on(state, now):
             state.rounds.answered(urgent)
         arrays.follow(state, now)
-        rounds.begin_if_due(state, now)
+        has_committed = was_solving and not state.rounds.is_solving
+        rounds.begin_if_due(state, now, has_committed=has_committed)
         self._forget_oldest()
         accounting.close_accounts(state)
         promises.settle(state)

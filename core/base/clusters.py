@@ -19,6 +19,9 @@ from coalloc.model.sites.site_rules import Verdict
 from coalloc.model.sites.staging import Stage
 from coalloc.model.snapshot import Running
 
+Named = tuple[ClusterReading | None, Mapping[str, NodeReading], Counter[str], int]
+"""A reading, its nodes by name, the slots that work there takes of each, and all slots."""
+
 
 class ViewedNodes(Struct, frozen=True, kw_only=True):
     """The nodes of a cluster as planning sees them, and what they were made from.
@@ -101,10 +104,7 @@ class ClusterState:
     """Users whose claims its batch system refused for a limit on submits, and until when."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
     """Its nodes as the latest snapshot had them."""
-    named: tuple[ClusterReading | None, Mapping[str, NodeReading], Counter[str]] = field(
-        default=(None, {}, Counter()), compare=False, repr=False
-    )
-    """A reading, its nodes by name, and the slots that work there takes of each."""
+    named: Named = field(default=(None, {}, Counter(), 0), compare=False, repr=False)
 
     def closed_to(self, user: str) -> str:
         """Reason why no job of a user may be placed there, whatever it asks for; empty: it may."""
@@ -140,13 +140,19 @@ class ClusterState:
         """Slots that the work there takes of a node, as it was read last."""
         return self._by_name()[2][name]
 
-    def _by_name(self) -> tuple[ClusterReading | None, Mapping[str, NodeReading], Counter[str]]:
+    @property
+    def slots(self) -> int:
+        """Slots of all its nodes, as they were read last."""
+        return self._by_name()[3]
+
+    def _by_name(self) -> Named:
         if self.named[0] is not self.reading and self.reading is not None:
             taken: Counter[str] = Counter()
             for work in self.reading.running:
                 taken.update(work.nodes)
             nodes = {node.name: node for node in self.reading.nodes}
-            self.named = self.reading, nodes, taken
+            slots = sum(node.slots for node in self.reading.nodes)
+            self.named = self.reading, nodes, taken, slots
         return self.named
 
     def power_of(self, node: NodeReading, power_step: float) -> float:

@@ -88,18 +88,15 @@ class PlanOrder:
         for node, count in placement.nodes.items():
             queues = self._queues.setdefault(node, [])
             idle = free.setdefault(node, [])
-            taken = []
             for _ in range(count):
                 if idle and idle[0][0] <= placement.start + 1e-9:
-                    _, index = heapq.heappop(idle)
+                    _, index = heapq.heapreplace(idle, (placement.end, idle[0][1]))
                 else:
                     index = len(queues)
                     queues.append(deque())
+                    heapq.heappush(idle, (placement.end, index))
                 queues[index].append(entry)
                 mine.append(queues[index])
-                taken.append((placement.end, index))
-            for lane in taken:
-                heapq.heappush(idle, lane)
 
     def drop(self, entry: Entry) -> None:
         """It was started, or has ended: it keeps nobody waiting any more."""

@@ -161,23 +161,22 @@ class Packs:
     """Packs of which a member is not placed any more."""
     pending: dict[str, dict[str, None]] = field(default_factory=dict)
     """By array: the members that wait."""
-    placed: Counter[str] = field(default_factory=Counter)
-    """By array: how many members have a place, which each gets before it runs."""
+    placed: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By array: the members that have a place, which each gets before it runs."""
 
     def lives(self, pack: str) -> bool:
         """Whether a member of the pack is placed."""
         return bool(pack) and pack in self.living
 
     def follow(self, old: JobRecord | None, record: JobRecord) -> None:
-        was_placed = old is not None and old.is_placed
-        if record.array_index is not None and record.is_placed != was_placed:
-            self.placed[record.array] += 1 if record.is_placed else -1
-            if not self.placed[record.array]:
-                del self.placed[record.array]
-        if record.state is JobState.PENDING and record.array_index is not None:
-            self.pending.setdefault(record.array, {})[record.id] = None
-        elif record.array_index is not None:
-            self.forget(record)
+        for table, belongs in (
+            (self.placed, record.is_placed),
+            (self.pending, record.state is JobState.PENDING),
+        ):
+            if belongs and record.array_index is not None:
+                table.setdefault(record.array, {})[record.id] = None
+            else:
+                _drop(table, record.array, record.id)
         if record.pack and record.is_placed:
             self.living.setdefault(record.pack, {})[record.id] = None
         elif old is not None and old.pack and old.is_placed:

@@ -56,6 +56,7 @@ class SlotsInUse:
     def see(self, nodes: Iterable[str] | None = None) -> None:
         """Count these nodes too, as they are now; None: all."""
         before = set(self.free) if self._rooms is not None else None
+        taken_of = busy_slots(self.state).__getitem__ if nodes is None else self._taken
         for name, cluster in self.state.clusters.items():
             found = cluster.nodes if nodes is None else map(cluster.node, nodes)
             twins = twins_of(self.state, name)
@@ -64,15 +65,15 @@ class SlotsInUse:
                     self.cluster_of[node.name] = name
                     is_up = node.state is NodeState.UP and node.name not in cluster.drained_nodes
                     if is_up and self.usable[name]:
-                        taken = cluster.taken(node.name) + self._held(node.name)
+                        taken = taken_of(node.name)
                         taken += held_on(self.state, twins, name, node.name) if twins else 0
                         self.free[node.name] = node.slots - taken
         if before is not None:
             self._count_rooms(self.free.keys() - before)
 
-    def _held(self, node: str) -> int:
-        """Slots of a node that our jobs hold."""
-        return sum(
+    def _taken(self, node: str) -> int:
+        """Slots that are taken of a node, by our jobs and others."""
+        return self.state.clusters[self.cluster_of[node]].taken(node) + sum(
             part.held.get(node, 0)
             for record in self.state.held_on((node,))
             for part in record.parts
@@ -146,6 +147,18 @@ def occupation(state: State, now: float, nodes: Iterable[str] | None = None) -> 
         view.take({}, state.jobs[loading].link_gbps)
     view.see(nodes)
     return view
+
+
+def busy_slots(state: State) -> Counter[str]:
+    """Slots that are taken of each node, by our jobs and others, in one pass over these."""
+    taken: Counter[str] = Counter()
+    for work in (work for cluster in state.clusters.values() for work in cluster.running):
+        taken.update(work.nodes)
+    for record in state.placed_records():
+        for part in record.parts:
+            if part.state not in PART_ENDED and not part.is_waiting:
+                taken.update(part.held)
+    return taken
 
 
 def slots_on(

@@ -28,7 +28,7 @@ from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.plan_order import Entry, PlanOrder, Precedence, first_of
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import RoundState, State, arrival
-from coalloc.core.jobs.occupation import occupation
+from coalloc.core.jobs.occupation import SlotsInUse
 from coalloc.core.jobs.suitable_nodes import laid_out, procs_on
 from coalloc.core.rounds.turn import Turn, starts_jobs, waits
 from coalloc.core.sharing.priority import is_on
@@ -175,8 +175,11 @@ class Filling:
         return max(0, least)
 
 
-def adopt(state: State, plan: Plan, current: RoundState, now: float) -> None:
-    """Follow a new plan from now on; where only tasks start so, one without leaves nothing to."""
+def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> None:
+    """Follow a new plan from now on; where only tasks start so, one without leaves nothing to.
+
+    `view`: what is free on all nodes, or was before the last starts of this turn.
+    """
     schedule, queue = state.schedule, current.snapshot.queue
     is_of_tasks = any(placement.task is not None for placement in plan.placements)
     if not (is_of_tasks or starts_jobs(state)):
@@ -202,8 +205,7 @@ def adopt(state: State, plan: Plan, current: RoundState, now: float) -> None:
     known = {job.id for job in queue} - current.changed
     schedule.newcomers = {job: None for job in schedule.newcomers if job not in known}
     schedule.ranked, schedule.arrived = [], list(schedule.newcomers)
-    free = occupation(state, now).free
-    schedule.roomy = {node: None for node, slots in free.items() if slots > 0}
+    schedule.roomy = {node: None for node, slots in view.free.items() if slots > 0}
     schedule.freed.update(node for node in order.nodes() if node in schedule.roomy)
 
 

@@ -40,17 +40,22 @@ from coalloc.model.plan import NOTES, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
+LONG = 1000
+"""The snapshot of a queue of more jobs is made in no step in which a plan is committed."""
 
 
-def begin_if_due(state: State, now: float) -> None:
-    """Start the round that is wanted, if its time has come; else ask to be woken then."""
+def begin_if_due(state: State, now: float, *, has_committed: bool = False) -> None:
+    """Start the round that is wanted, if its time has come; else ask to be woken then.
+
+    `has_committed`: in this step the plan of the round before was.
+    """
     due = state.rounds.due_at()
     if due is None:
         return
     if state.rounds.wanted != OPERATOR and presence.is_gathering(state, now):
         due = state.presence.gathers_until
-    if due > now:
-        state.out.append(Wake(at=due))
+    if due > now or (has_committed and state.pending.jobs > LONG):
+        state.out.append(Wake(at=max(due, now)))
         return
     trigger, policy = state.rounds.take(now)
     aside = isolating.still_aside(state, now)
@@ -112,7 +117,8 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
         return
     if state.settings.rounds.commit_first_incumbent:
         plan = twins.once(state, current.snapshot, event.plan)
-        _start_now(state, current, deadlines.in_time(state, plan, now), now)
+        rule = StartRule(state, now, event.plan.policy, current.number)
+        _start_now(rule, current, deadlines.in_time(state, plan, now))
 
 
 def solved(state: State, event: Solved, now: float) -> None:
@@ -129,12 +135,13 @@ def solved(state: State, event: Solved, now: float) -> None:
         isolating.set_aside(state, current, current.search, now)
     told = twins.once(state, current.snapshot, event.plan)
     plan = deadlines.in_time(state, told, now)
-    _start_now(state, current, plan, now)
-    queueing.queue_up(state, current, plan, now)
+    rule = StartRule(state, now, plan.policy, current.number)
+    _start_now(rule, current, plan)
+    queueing.queue_up(rule, current, plan)
     further_queues.send(state, current.snapshot, plan, now)
     _fill(state, current, plan, now)
     _look_ahead(state, current, plan)
-    dispatch.adopt(state, plan, current, now)
+    dispatch.adopt(state, plan, current, rule.view)
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     if told is not event.plan and current.committed:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
@@ -213,10 +220,9 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     state.rounds.finished(now, placed=False, jobs=state.pending.jobs, procs=state.pending.procs)
 
 
-def _start_now(state: State, current: RoundState, plan: Plan, now: float) -> None:
+def _start_now(rule: StartRule, current: RoundState, plan: Plan) -> None:
     """Start what the plan has now and still fits."""
-    time = current.snapshot.time
-    rule = StartRule(state, now, plan.policy, current.number)
+    state, now, time = rule.state, rule.now, current.snapshot.time
     if bills_differ(state):
         rule.places = FreePlaces(state, current.snapshot, plan, now)
     started: list[str] = []

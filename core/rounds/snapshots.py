@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.commands import reservations as reserving
 from coalloc.core.jobs.dependencies import delayed, open_needs, plain
-from coalloc.core.jobs.occupation import held_by
+from coalloc.core.jobs.occupation import busy_slots, held_by
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.jobs.twins import runs_on_twins
 from coalloc.core.sharing import guarantees, limits, priority
@@ -23,7 +22,6 @@ from coalloc.model.cost import within_limit
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import EVENT, POWER
-from coalloc.model.sites.parts import PART_ENDED
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.values import replace
@@ -61,7 +59,7 @@ def snapshot(
         for record in waiting
         if record.id not in without and (held or record.state is not JobState.HELD)
     ]
-    offers = Offers(state=state, now=now, busy=_busy(state))
+    offers = Offers(state=state, now=now, busy=busy_slots(state))
     views = _waiting(state, planned, offers, now)
     if LIMITS not in lifted and state.sharing.tree.has_limits:
         book = LimitBook(state, now)
@@ -171,18 +169,6 @@ def _weighted(
         else replace(job, weight=found.unshared, priority=found.operator)
         for job, (_, found) in zip(jobs, made, strict=True)
     ]
-
-
-def _busy(state: State) -> dict[str, int]:
-    """Slots that are taken, by node, as far as offers of few nodes go by them."""
-    taken: Counter[str] = Counter()
-    for work in (work for cluster in state.clusters.values() for work in cluster.running):
-        taken.update(work.nodes)
-    for record in state.placed_records():
-        for part in record.parts:
-            if part.state not in PART_ENDED and not part.is_waiting:
-                taken.update(part.held)
-    return taken
 
 
 def _marked(

@@ -75,8 +75,7 @@ def owner_of(state: State, record: JobRecord) -> ProjectUser:
 
 def capacity(state: State) -> int:
     """Slots of all clusters that are configured, as they were last read."""
-    configured = (cluster for cluster in state.clusters.values() if cluster.configured)
-    return sum(node.slots for cluster in configured for node in cluster.nodes)
+    return sum(cluster.slots for cluster in state.clusters.values() if cluster.configured)
 
 
 def beside_slots(rule: PriorityConfig, job: Job, procs: int, nodes: int) -> float:

@@ -3,8 +3,10 @@
 A start costs about as much as a task of some milliseconds, and in a batch system of some seconds.
 So where the members of an array are known to be short, the first one takes as many of the next
 along as make `start.members_s` of work, or `SLOW` times that. A claim with members that waits in a
-queue has no siblings in others: they could not be withdrawn one by one. Members are jobs like any
-other, each with its attempt and its part. What is theirs alone:
+queue has no siblings in others: they could not be withdrawn one by one. While it is not known
+whether they are short, no more of them than a batch system has slots are put into its queue, for
+`TRIAL_S` at most. Members are jobs like any other, each with its attempt and its part. What is
+theirs alone:
 
 - They are prepared with the first, by its order, and started with it: in the step that decides its
   start all of them become `starting`. What takes one out before that takes out all.
@@ -42,6 +44,8 @@ WORTH = 1.0 / 8.0
 """So much of it at least, though free slots be left: about what a claim costs."""
 MOST = 0.9
 """So many of the last runs."""
+TRIAL_S = 30.0
+"""So long, from the claim of the first, members wait to be known as short, seconds."""
 
 
 def with_followers(
@@ -78,28 +82,51 @@ def with_followers(
     return first if state.packs.lives(first.pack) else replace(first, pack="")
 
 
+def is_on_trial(state: State, record: JobRecord, name: str, now: float) -> bool:
+    """Whether a member waits for the end of another one, to be known as short.
+
+    As many as the cluster has slots have a place, the first of them for less than `TRIAL_S`.
+    """
+    cluster, placed = state.clusters[name], state.packs.placed.get(record.array, {})
+    is_enough = len(placed) >= max(cluster.slots, 1) and SLOW_CLAIMS in (cluster.abilities or ())
+    if not is_enough or not _ahead_s(state, record, name) or _run_times(state, record):
+        return False
+    first = state.jobs[next(iter(placed))]
+    return now < TRIAL_S + min((part.asked for part in first.parts), default=0.0)
+
+
+def _ahead_s(state: State, record: JobRecord, name: str) -> float:
+    """Seconds of work that a member may take ahead on a cluster, were it short; 0: none."""
+    job, tree = record.job, state.sharing.tree
+    abilities = state.clusters[name].abilities or ()
+    if record.array_index is None or not isinstance(job, RigidJob) or MEMBERS not in abilities:
+        return 0.0
+    is_plain = job.procs == 1 and job.shape == ONE_SLOT and not job.proc_gbps
+    is_special = record.once or record.stream or record.finish_by or record.throttle
+    scopes = tree.scopes(project_of(state, record), record.user) if tree.has_limits else ()
+    if not is_plain or is_special or any(scope.limits.holds_starts for scope in scopes):
+        return 0.0
+    return state.settings.start.members_s * (SLOW if SLOW_CLAIMS in abilities else 1.0)
+
+
+def _run_times(state: State, record: JobRecord) -> tuple[float, ...]:
+    """Run times of a job's program, or the one that its user has told, seconds."""
+    runs = best_known(state.learning.history, UserProgram.of(record).history_keys)
+    is_told = not runs and record.sources.get("base_time") == "user"
+    return (record.job.base_time,) if is_told and isinstance(record.job, RigidJob) else runs
+
+
 def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int:
     """Members that may run behind one before anything else is to start on its slot."""
-    job, order, ahead_s = record.job, state.schedule.order, state.settings.start.members_s
-    if record.array_index is None or not isinstance(job, RigidJob):
-        return 0
-    (part, *others), tree = record.parts, state.sharing.tree
-    scopes = tree.scopes(project_of(state, record), record.user) if tree.has_limits else ()
-    is_limited = any(scope.limits.holds_starts for scope in scopes)
+    job, order, (part, *others) = record.job, state.schedule.order, record.parts
     cluster, nodes = state.clusters[part.cluster], part.nodes
-    is_plain = job.procs == 1 and job.shape == ONE_SLOT and not (job.proc_gbps or others)
-    is_special = record.once or record.stream or record.finish_by or record.throttle
     alike = len(state.packs.pending.get(record.array, ()))
     is_along_order = order is not None and record.round == order.round
     if not (is_later or is_along_order or len(state.waiting) <= alike):
         return 0  # A round may know better what comes next there.
-    abilities = cluster.abilities or ()
-    if not (ahead_s and is_plain and MEMBERS in abilities) or is_special or is_limited:
+    ahead_s, runs = _ahead_s(state, record, part.cluster), _run_times(state, record)
+    if not (ahead_s and runs and isinstance(job, RigidJob)) or others:
         return 0
-    ahead_s *= SLOW if SLOW_CLAIMS in abilities else 1.0
-    runs = best_known(state.learning.history, UserProgram.of(record).history_keys)
-    if not runs:
-        runs = (job.base_time if record.sources.get("base_time") == "user" else inf,)
     slowdown = max(1.0, record.planned / job.base_time)
     if sorted(runs)[int(MOST * (len(runs) - 1))] * slowdown > SHORT * ahead_s:
         return 0
@@ -109,9 +136,8 @@ def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int
     left_s = ahead_s
     if is_along_order and not is_later:
         left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
-    slots = sum(node.slots for node in cluster.nodes)
-    unended = alike + state.packs.placed[record.array]
-    share = max(-(-unended // max(slots, 1)), int(WORTH * ahead_s / each_s))
+    unended = alike + len(state.packs.placed.get(record.array, ()))
+    share = max(-(-unended // max(cluster.slots, 1)), int(WORTH * ahead_s / each_s))
     return min(int(left_s / each_s), share) - 1
 
 

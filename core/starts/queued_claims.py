@@ -39,6 +39,7 @@ from coalloc.core.jobs.offers import room_on
 from coalloc.core.jobs.suitable_nodes import fit, laid_out, least_slots
 from coalloc.core.sharing.limits import holds, start_of, trimmed
 from coalloc.core.starts.negotiation import may_queue, others, suits, ungranted
+from coalloc.core.starts.packs import is_on_trial
 from coalloc.core.starts.placements import (
     NOW_S,
     Commitment,
@@ -128,11 +129,11 @@ def _instead(by: Commitment, record: JobRecord, placement: Placement) -> Placeme
     return placement if turn is None or len(clusters_of(by, turn)) > 1 else turn
 
 
-def queue_up(state: State, current: RoundState, plan: Plan, now: float) -> None:
+def queue_up(by: Commitment, current: RoundState, plan: Plan) -> None:
     """Send what the plan has later on crowded clusters into their queues."""
+    state, now = by.state, by.now
     if not any(is_shared(state, name, now) or has_share(state, name) for name in state.clusters):
         return
-    by = Commitment(state, now, plan.policy, current.number)
     for placement in _later(by, current, plan):
         record = startable(state, placement, now)
         if record is None or record.opens(now) > now:
@@ -146,6 +147,8 @@ def queue_up(state: State, current: RoundState, plan: Plan, now: float) -> None:
         are_there = all(state.is_usable(state.clusters[name], now) for name in names)
         if not (are_there and may_wait(by, record, placement)):
             continue
+        if is_on_trial(state, record, names[0], now):
+            continue  # One claim may run many of them, which is not known yet.
         is_ahead = may_be_one(record) and len(names) == 1 and is_shared(state, names[0], now)
         if not (is_ahead or must_wait(by, placement)):
             continue
@@ -333,7 +336,7 @@ def wanted_slots(state: State, name: str, now: float) -> int:
     cluster = state.clusters[name]
     if cluster.reading is None or cluster.drained or state.rounds.paused:
         return 0
-    most = sum(node.slots for node in cluster.reading.nodes)
+    most = cluster.slots
     wanted = sum(
         sum(part.held.values())
         for record in state.placed_records()

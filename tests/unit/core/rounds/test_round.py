@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.base.effects import RoundFinished, Solve
+from coalloc.core.base.effects import RoundFinished, Solve, Wake
 from coalloc.core.base.events import (
     Disconnected,
     IncumbentFound,
@@ -30,6 +30,7 @@ from coalloc.core.base.requests import (
     RoundNow,
     Submit,
 )
+from coalloc.core.rounds import round as rounds
 from coalloc.model.platform import NodeState
 from coalloc.model.settings import TriggerConfig
 from coalloc.model.sites.parts import Launch, PartState
@@ -137,6 +138,22 @@ def test_what_happens_during_a_solve_causes_one_following_round() -> None:
     site.do(Solved(round=current.round, plan=first_fit(current.snapshot), solve_s=0.0))
     assert len(solves(site)) == 2
     assert len(solves(site)[1].snapshot.queue) == 5
+
+
+def test_a_long_queue_is_taken_in_after_the_step_that_commits_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "LONG", 4)
+    site = Site(solving=False)
+    for _ in range(8):
+        site.submit()
+    current = site.pending_solves.pop()
+    plan = first_fit(current.snapshot)
+    effects = site.do(Solved(round=current.round, plan=plan, solve_s=0.0))
+    assert Wake(at=site.now) in effects
+    assert len(solves(site)) == 1
+    site.do(Ticked())
+    assert len(solves(site)[1].snapshot.queue) == 7
 
 
 def test_an_operator_may_pause_resume_and_ask_for_rounds() -> None:

@@ -179,6 +179,35 @@ def test_a_pack_whose_claim_waits_has_one_place_and_follows_its_nodes() -> None:
     assert set(states(site, pack)) == {"starting"}
 
 
+def test_members_of_unknown_length_wait_for_the_first_end() -> None:
+    """So many as the cluster has slots have a place in its queue, the others for 30 s at most."""
+
+    def tried(ahead: str = SLOW_CLAIMS) -> tuple[Crowded, list[str]]:
+        site = Crowded({"a": 2})
+        site.do(StatementReceived(statement=Hello(cluster="a", abilities=(*ABILITIES, ahead))))
+        launch = Launch(argv=("true",))
+        answer = site.ask(Submit(token="t", job=SHORT, launch=launch, array=tuple(range(6))))
+        assert isinstance(answer, Done)
+        return site, answer.body["jobs"]
+
+    def claimed(site: Site) -> list[str]:
+        return [order.job for _, _, order in site.orders if isinstance(order, Prepare)]
+
+    site, members = tried("")
+    assert claimed(site) == members, "where a claim costs little, all are sent"
+    site, members = tried()
+    assert claimed(site) == members[:2]
+    site.grants(members[0], "a", "a1")
+    site.run(members[0])
+    site.finish(members[0])
+    assert claimed(site)[2:] == [members[2]], "the others run behind it"
+    assert behind(site) == members[3:]
+    site, members = tried()
+    site.wait(31.0)
+    site.submit(1, program="other")
+    assert claimed(site)[:6] == members
+
+
 def test_a_round_sees_the_slot_of_a_pack_once() -> None:
     site, (_, first, *_) = array()
     (busy,) = snapshot(site.state, site.now).running
