@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from coalloc.core.base.events import Disconnected, StatementReceived
 from coalloc.core.base.messages import Ping, Statement
 from coalloc.core.base.state import State
+from coalloc.core.jobs.twins import reader_of
 from coalloc.core.starts.queued_claims import wanted_slots
 from coalloc.core.starts.staging import wishes
 from coalloc.daemon.core_loop import CoreLoop
@@ -47,9 +48,13 @@ class Heartbeats:
             if cluster.peer not in self._heard:
                 self._loop.offer(Disconnected(cluster=name))
                 continue
-            wanted = wanted_slots(self._state, name, time.time())
-            stages = tuple(wishes(self._state, name))
-            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted, stages=stages))
+            ping = Ping(
+                epoch=self._state.epoch,
+                wanted=wanted_slots(self._state, name, time.time()),
+                stages=tuple(wishes(self._state, name)),
+                read=bool(reader_of(self._state, name, time.time())),
+            )
+            self._tell(name, ping)
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
         self._loop.later(PING_EVERY_S, self.tick)

@@ -372,7 +372,7 @@ class SlurmReader:
             ),
             waiting=len(local_waiting(settings, answers)),
             waited=local_waits(answers),
-            claims=marked_claims(answers),
+            claims=marked_claims(settings.cluster, answers),
             queues=queues,
             keeps_places=self._keeps_places,
             reservations=(
