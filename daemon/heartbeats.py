@@ -48,12 +48,10 @@ class Heartbeats:
             if cluster.peer not in self._heard:
                 self._loop.offer(Disconnected(cluster=name))
                 continue
-            ping = Ping(
-                epoch=self._state.epoch,
-                wanted=wanted_slots(self._state, name, time.time()),
-                stages=tuple(wishes(self._state, name)),
-                read=bool(reader_of(self._state, name, time.time())),
-            )
+            wanted = wanted_slots(self._state, name, time.time())
+            stages = tuple(wishes(self._state, name))
+            read = bool(reader_of(self._state, name, time.time()))
+            ping = Ping(epoch=self._state.epoch, wanted=wanted, stages=stages, read=read)
             self._tell(name, ping)
             if name in self._delivery.waiting():
                 self._delivery.pump(name)

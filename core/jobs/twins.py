@@ -12,14 +12,14 @@ A reading of one that the operator names in ``readings.readers`` is that of its 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TypeVar
 
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.sites.parts import PART_ENDED
-from coalloc.model.sites.reading import ClusterReading, NodeReading
+from coalloc.model.sites.reading import ClusterReading
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.values import replace
 
@@ -46,10 +46,7 @@ def reader_of(state: State, name: str, now: float) -> str:
 
 
 def as_twin(state: State, reading: ClusterReading, own: ClusterReading) -> ClusterReading:
-    """A reading as that of a twin: without the twin's parts, and with what `own` says of its user.
-
-    A slot count that differs between the two is scaled, upwards.
-    """
+    """A reading as that of a twin: without the twin's parts, and with its user's rules in `own`."""
     twin = own.cluster
     parts = {
         (record.id, record.attempt)
@@ -58,38 +55,27 @@ def as_twin(state: State, reading: ClusterReading, own: ClusterReading) -> Clust
         if part.cluster == twin and part.state not in PART_ENDED
     }
     mine = {claim.id: claim for claim in reading.claims if (claim.job, claim.attempt) in parts}
-    read = {_node_on(twin, node.name): node for node in reading.nodes}
-    slots = {
-        node.name: (node.slots, read[node.name].slots) for node in own.nodes if node.name in read
-    }
-
-    def on_twin(taken: Mapping[str, int]) -> dict[str, int]:
-        named = {_node_on(twin, node): count for node, count in taken.items()}
-        return {
-            n: -(-count * slots[n][0] // slots[n][1]) for n, count in named.items() if n in slots
-        }
-
-    def node(known: NodeReading) -> NodeReading:
-        now = read.get(known.name, known)
-        return replace(
-            known, state=now.state, reason=now.reason, load=now.load, load_age_s=now.load_age_s
-        )
 
     def named(each: Kept) -> Kept:
         return replace(each, id=twin + each.id.removeprefix(reading.cluster))
 
-    running = (named(work) for work in reading.running if work.id not in mine)
-    kept = (named(each) for each in reading.reservations if each.id not in mine)
     return replace(
-        own,
-        nodes=tuple(map(node, own.nodes)),
-        running=tuple(replace(work, nodes=on_twin(work.nodes)) for work in running),
+        reading,
+        cluster=twin,
+        nodes=tuple(replace(node, name=_node_on(twin, node.name)) for node in reading.nodes),
+        running=tuple(
+            replace(named(work), nodes={_node_on(twin, n): k for n, k in work.nodes.items()})
+            for work in reading.running
+            if work.id not in mine
+        ),
         reservations=tuple(
-            replace(each, nodes=tuple(on_twin(dict.fromkeys(each.nodes, 0)))) for each in kept
+            replace(named(each), nodes=tuple(_node_on(twin, name) for name in each.nodes))
+            for each in reading.reservations
+            if each.id not in mine
         ),
         waiting=reading.waiting - sum(not claim.holds for claim in mine.values()),
-        waited=reading.waited,
         claims=(),
+        **{word: getattr(own, word) for word in ("rules", "way", "share", "rpcs_per_min")},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def read(site: Site, name: str, local: int = 0) -> None:
         )
         for number, nodes in enumerate(held)
     )
-    mark = {"claim": "c", "submitted": 0.0, "holds": True, "ours": False}
+    mark: dict[str, Any] = {"claim": "c", "submitted": 0.0, "holds": True, "ours": False}
     claims = tuple(
         MarkedClaim(job=record.id, attempt=record.attempt, id=f"{name}:{number}", **mark)
         for number, (_, record) in enumerate(work)
