@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import secrets
 import shlex
 import signal
@@ -126,14 +127,9 @@ class Commands:
             script += f"{words}; r=$?; echo {mark}$r; echo {mark} >&2\n"
             script += "[ $r = 0 ] || exit 0\n" if number < needed else ""
         answer = self.ask("/bin/sh", "-c", script, **how)
-        errors = answer.err.split(f"{mark}\n")
-        out, *rest = self.told("sh", answer).split(mark)
-        answers = {}
-        for command, err, text in zip(commands, errors, rest, strict=False):
-            code, _, after = text.partition("\n")
-            answers[command] = CommandOutput(int(code), out, err)
-            out = after
-        return answers
+        said = re.split(rf"{mark}(\d+)\n", self.told("sh", answer))
+        each = zip(commands, said[1::2], said[::2], answer.err.split(f"{mark}\n"), strict=False)
+        return {command: CommandOutput(int(code), out, err) for command, code, out, err in each}
 
     def ask(
         self,
