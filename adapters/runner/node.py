@@ -146,8 +146,7 @@ class NodeRunner(PackRunner):
     def _look_at_clock(self) -> None:
         super()._look_at_clock()
         if self._connection is None and time.monotonic() >= self.look_at and not self._is_lost():
-            pause_s = RETRY_S if self.is_started else GATE_RETRY_S
-            self.look_at = float("inf") if self._call_again() else time.monotonic() + pause_s
+            self.look_at = float("inf") if self._call_again() else time.monotonic() + RETRY_S
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
         if slot != END and slot in self._records:

@@ -76,7 +76,8 @@ def test_it_calls_again_and_starts_once(
         return {**site(self, part), "relay": relay.address}
 
     monkeypatch.setattr(SlurmLauncher, "_site", relayed)
-    fake = FakeSlurm(root)
+    cut_off = "echo 'Unable to contact slurm controller' >&2; exit 1\n"
+    fake = FakeSlurm(root, scontrol=cut_off)
     try:
         spec = fake.shell("echo began", nodes=(("n1", 1),))
         fake.claim(spec)
