@@ -103,6 +103,7 @@ def cluster_line(row: ClusterRow, first: str = "") -> tuple[str, ...]:
     free = _resources(row.nodes, is_known=state_of(row) not in UNKNOWN)
     own = f"jobs of {row.owner} only" if row.owner else ""
     own += f", on the nodes of {twin}" if twin else ""
+    own += f", read by {row.read_by}" if row.read_by else ""
     own += f"; type: coalloc connect {row.cluster.partition('@')[0]}" if own and row.error else ""
     waiting = f"{row.waiting_there} waiting there" if row.waiting_there else ""
     return (

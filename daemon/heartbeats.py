@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from coalloc.core.base.events import Disconnected, StatementReceived
 from coalloc.core.base.messages import Ping, Statement
 from coalloc.core.base.state import State
+from coalloc.core.jobs.twins import reader_of
 from coalloc.core.starts.queued_claims import wanted_slots
 from coalloc.core.starts.staging import wishes
 from coalloc.daemon.core_loop import CoreLoop
@@ -48,7 +49,9 @@ class Heartbeats:
                 continue
             wanted = wanted_slots(self._state, name, time.time())
             stages = tuple(wishes(self._state, name))
-            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted, stages=stages))
+            read = bool(reader_of(self._state, name, time.time()))
+            ping = Ping(epoch=self._state.epoch, wanted=wanted, stages=stages, read=read)
+            self._tell(name, ping)
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
         self._loop.later(PING_EVERY_S, self.tick)

@@ -60,6 +60,8 @@ POLL_S = 0.25
 """Between looks at the launcher where it cannot call for attention, seconds."""
 LONGEST_PAUSE = 0.5
 """From one reading to the next, at most this share of the age at which one is stale."""
+READ_ANYWAY_S = 300.0
+"""From one reading to the next while another executor reads the same machine."""
 SLOW_PAUSE = 3.0
 """One that took so long is followed by the next no sooner than this multiple later."""
 MAX_BYTES = 64 << 20
@@ -97,7 +99,7 @@ class ExecutorService:
         self._on_demand, self._due = adapter.on_demand, adapter.due
         self.interval_s, self.timeout_s = interval_s, timeout_s
         self._pause, self._longest_s = adapter.pause, max(interval_s, max_age_s * LONGEST_PAUSE)
-        self._wanted = 0
+        self._wanted, self._is_read = 0, False
         durable.make_folder(state_dir)
         state = ExecutorState(
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
@@ -194,7 +196,7 @@ class ExecutorService:
         heard, self._heard = self._heard, []
         pings = [each for each in heard if isinstance(each, Ping)]
         if pings:
-            self._wanted = pings[-1].wanted
+            self._wanted, self._is_read = pings[-1].wanted, pings[-1].read
             if self._stager is not None and pings[-1].epoch == self.core.state.epoch:
                 self._stager.wish(pings[-1].stages)
             if self._on_demand is not None:
@@ -318,5 +320,7 @@ class ExecutorService:
     def _interval_s(self, took_s: float) -> float:
         """From one reading to the next, seconds: as usual, or longer; work that comes ends that."""
         is_idle = not self._wanted and all(p.is_ended for p in self.core.state.parts.values())
+        if is_idle and self._is_read:
+            return READ_ANYWAY_S
         wanted_s = max(self.interval_s * self._pause(is_idle), SLOW_PAUSE * took_s)
         return min(wanted_s, self._longest_s)

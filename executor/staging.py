@@ -141,7 +141,9 @@ class Stager:
             said = log.read().decode(errors="replace")
         if child.returncode in {0, 24}:  # 24: a file was removed meanwhile
             return
-        found = re.search(r"^rsync: (?:\[\w+\] )?(.*)", said, re.MULTILINE)
+        # A shell or ssh that says why comes before rsync, which saw only that nothing came.
+        found = re.search(r"^(.*(?:rsync: .*not found|refused by peer))", said, re.MULTILINE)
+        found = found or re.search(r"^rsync: (?:\[\w+\] )?(.*)", said, re.MULTILINE)
         why = (found[1] if found else said.strip().rpartition("\n")[2])[:200]
         if child.returncode in LASTING or "not found" in said:
             raise OSError(why)

@@ -142,6 +142,8 @@ class ReadingsConfig(Struct, frozen=True, kw_only=True):
     interval_s: Period = 5.0
     max_age_s: Patience = 30.0
     timeout_s: Patience = 5.0
+    readers: tuple[str, ...] = ()
+    """Owners' clusters of which each is read for all owners of the same machine."""
 
 
 class StartConfig(Struct, frozen=True, kw_only=True):

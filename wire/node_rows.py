@@ -73,6 +73,8 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     """Only this user's jobs run there; empty: everybody's."""
     site: str = ""
     """The machine that it is; rows with the same are one, read for several owners."""
+    read_by: str = ""
+    """The cluster of which the reading is this one's, too; empty: its own executor reads it."""
     version: str = ""
     """Of its executor; empty: not said."""
     clock_ahead_s: float | None = None

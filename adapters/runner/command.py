@@ -11,9 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
+import secrets
+import shlex
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
 
@@ -102,9 +105,31 @@ class Commands:
         answer = self.ask(
             name, *arguments, env=env, text=text, account=account, timeout_s=timeout_s
         )
+        return self.told(name, answer)
+
+    def told(self, name: str, answer: CommandOutput) -> str:
+        """Output of a command; a bad end raises its `failure`."""
         if answer.code == 0:
             return answer.out
         raise self.failure(name, answer)
+
+    def ask_all(
+        self, commands: Collection[tuple[str, ...]], *, needed: int, **how: Any
+    ) -> dict[tuple[str, ...], CommandOutput]:
+        """Run commands as `ask` does, one behind the other by one shell; returns their answers.
+
+        Where one of the first `needed` fails, those behind it are not run, and have no answer.
+        """
+        mark, script = secrets.token_hex(8), ""
+        for number, (name, *arguments) in enumerate(commands):
+            self.about_to_run(name, tuple(arguments))
+            words = shlex.join([self._path(name), *arguments])
+            script += f"{words}; r=$?; echo {mark}$r; echo {mark} >&2\n"
+            script += "[ $r = 0 ] || exit 0\n" if number < needed else ""
+        answer = self.ask("/bin/sh", "-c", script, **how)
+        said = re.split(rf"{mark}(\d+)\n", self.told("sh", answer))
+        each = zip(commands, said[1::2], said[::2], answer.err.split(f"{mark}\n"), strict=False)
+        return {command: CommandOutput(int(code), out, err) for command, code, out, err in each}
 
     def ask(
         self,

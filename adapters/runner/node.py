@@ -4,8 +4,9 @@ It is all that the batch system starts for the part on its node. It connects to 
 on the executor's machine, is told what to run, and does with its processes what `runner.runner`
 does: brings them to the barrier, starts them, ends them, sees their ends. Orders come over the
 connection and records go back over it. A connection that is lost before the start gives the
-claim up; later the processes run on, and the wrapper tries again and again to report. Of members
-of an array (`runner.pack`) none begins before the runner has on record how those before it ended.
+claim up; one by a relay is tried again for as long as the lease. Later the processes run on, and
+the wrapper tries again and again to report. Of members of an array (`runner.pack`) none begins
+before the runner has on record how those before it ended.
 
 Nothing is installed on the node: this module and those it needs come in the environment
 (`runner.payload`). The node needs Python 3.6 or later.
@@ -144,7 +145,7 @@ class NodeRunner(PackRunner):
 
     def _look_at_clock(self) -> None:
         super()._look_at_clock()
-        if self._connection is None and self.is_started and time.monotonic() >= self.look_at:
+        if self._connection is None and time.monotonic() >= self.look_at and not self._is_lost():
             self.look_at = float("inf") if self._call_again() else time.monotonic() + RETRY_S
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
@@ -209,10 +210,14 @@ class NodeRunner(PackRunner):
             self.poller.unregister(self.orders_fd)
         self._connection.close()
         self._connection = None
-        if self.is_started:
-            self.look_at = time.monotonic() + RETRY_S
-        else:
+        if self._is_lost():
             self.stop("expired", "the part's runner is gone")
+        else:
+            self.look_at = time.monotonic() + (RETRY_S if self.is_started else GATE_RETRY_S)
+
+    def _is_lost(self) -> bool:
+        """Whether a connection that is gone gives the claim up: one by a relay may come back."""
+        return not self.is_started and (self.reason != "" or not self._address.relay)
 
     def _call_again(self) -> bool:
         try:
@@ -231,6 +236,8 @@ class NodeRunner(PackRunner):
             self._say(slot)
         for place, why in spec["dropped"].items():
             self._obey_one(["drop", place, why])
+        if spec["is_open"] and not self.go_asked:
+            self._obey_one(["go"])  # which was said meanwhile
         return self._connection is not None
 
 

@@ -3,8 +3,9 @@
 Two commands make a cycle, however long the queue is: ``squeue`` and ``scontrol show node``.
 Partitions and reservations are asked for when queue or nodes point to a change of them, and once
 in a while, as are slurmctld's clock (``scontrol show config``) and how busy it is (``sdiag``). All
-run with a clean environment, in UTC, and under one time limit. Whatever fails, the cluster is
-unknown, not empty. What a reading shows to be due in Slurm (`slurm.upkeep`) is left to the caller.
+run with a clean environment, in UTC, and under one time limit; over a login, all that is known to
+be due in one round trip. Whatever fails, the cluster is unknown, not empty. What a reading shows to
+be due in Slurm (`slurm.upkeep`) is left to the caller.
 """
 
 from __future__ import annotations
@@ -78,13 +79,17 @@ from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.turns import marked_claims
 from coalloc.adapters.slurm.upkeep import Due, acts
 from coalloc.adapters.ssh.master import SshMaster
+from coalloc.adapters.ssh.shell import CommandOutput
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.values import replace
 
 UTC = {"TZ": "UTC"}
 SHOW = ("scontrol", "-a", "-o", "show")
-ACCOUNTS = ("show", "assoc_mgr", "flags=assoc,qos")
+NODES = "scontrol", "-d", *SHOW[1:], "node"
+RARE = (*SHOW, "reservation"), (*SHOW, "partition")
+CONFIG, LICENSES = ("scontrol", "show", "config"), (*SHOW, "licenses")
+ACCOUNTS = "scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos"
 PING_LIMIT_S = 0.8
 CLOCK_EVERY_S = 600.0
 """Between two looks at slurmctld's clock, seconds."""
@@ -150,10 +155,13 @@ class SlurmReader:
         self._tally = Tally(None if state_dir is None else state_dir / "rpcs")
         self._is_busy, self._load_asked = False, float("-inf")
         self._site = ""
+        self._began = 0.0
+        self._ahead: Mapping[tuple[str, ...], CommandOutput] = {}
 
     def read(self) -> ClusterReading:
         try:
             given_back = self._given_back()
+            self._began = self._clock()
             answers = self._ask()
             self._compare_clocks()
             self._ask_manager()
@@ -211,22 +219,22 @@ class SlurmReader:
         claimed = self._claimed()
         self._asked = time.monotonic()
         mark = f"\x1f{secrets.token_hex(4)}\x1f"
-        listed = self._run("squeue", "--local", "-h", "-r", "-a", "-o", queue_format(mark))
-        queue = parse_queue(listed, mark)
-        nodes = parse_node_list(self._run("scontrol", "-d", *SHOW[1:], "node"))
+        squeue = "squeue", "--local", "-h", "-r", "-a", "-o", queue_format(mark)
+        self._ahead = self._ask_ahead(squeue) if self._settings.ssh else {}
+        queue = parse_queue(self._run(*squeue), mark)
+        nodes = parse_node_list(self._run(*NODES))
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
         seldom, hint = self._seldom, (self._refusals(), hint_of(nodes, queue))
+        is_due = hint != seldom.hint or self._is_seldom_due()
         self._cycles += 1
-        is_old = self._cycles >= SELDOM_CYCLES
-        is_old |= not 0.0 <= self._clock() - seldom.asked < SELDOM_EVERY_S
-        if hint != seldom.hint or is_old or self._settings.max_share:
+        if is_due:
             self._cycles = 0
             self._seldom = seldom = Seldom(
                 asked=self._clock(),
                 hint=hint,
-                reservations=parse_reservations(self._run(*SHOW, "reservation")),
-                partitions=parse_partitions(self._run(*SHOW, "partition")),
+                reservations=parse_reservations(self._run(*RARE[0])),
+                partitions=parse_partitions(self._run(*RARE[1])),
             )
         return Answers(
             now=self._clock(),
@@ -240,6 +248,27 @@ class SlurmReader:
             layouts=self._ask_layouts(queue),
         )
 
+    def _ask_ahead(self, squeue: tuple[str, ...]) -> Mapping[tuple[str, ...], CommandOutput]:
+        """Ask in one round trip for all that this reading is known to need."""
+        due = [squeue, NODES, *(RARE if self._is_seldom_due() else ())]
+        needed = len(due)
+        if self._is_due(self._clock_asked, CLOCK_EVERY_S):
+            due += [CONFIG, LICENSES]
+        if self._is_due(self._manager_asked, self._manager_every_s()):
+            due += [LICENSES] if self._licenses and LICENSES not in due else []
+            due += [ACCOUNTS] if self._enforced else []
+        if self._is_due(self._load_asked, LOAD_EVERY_S):
+            due.append(("sdiag",))
+        limit_s = self._settings.command_limit_s * len(due)
+        return self._slurm.ask_all(due, needed=needed, env=UTC, timeout_s=limit_s)
+
+    def _is_due(self, asked: float, every_s: float) -> bool:
+        return not 0.0 <= self._clock() - asked < every_s
+
+    def _is_seldom_due(self) -> bool:
+        is_old = self._is_due(self._seldom.asked, SELDOM_EVERY_S)
+        return is_old or self._cycles + 1 >= SELDOM_CYCLES or bool(self._settings.max_share)
+
     def _ask_layouts(self, queue: Iterable[QueueEntry]) -> Mapping[str, Mapping[str, str]]:
         """Read how handed jobs are to lie on nodes, when one has come, and once in a while."""
         waiting = [e for e in queue if e.state in WAITS and is_handed(self._settings, e)]
@@ -250,19 +279,21 @@ class SlurmReader:
         return self._layouts[1]
 
     def _run(self, name: str, *arguments: str) -> str:
+        if said := self._ahead.get((name, *arguments)):
+            return self._slurm.told(name, said)
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=self._settings.command_limit_s)
 
     def _compare_clocks(self) -> None:
         """See once in a while how far slurmctld's clock is from ours."""
-        asked = self._clock()
-        if 0.0 <= asked - self._clock_asked < CLOCK_EVERY_S:
+        if not self._is_due(self._clock_asked, CLOCK_EVERY_S):
             return
-        config = self._run("scontrol", "show", "config")
+        asked = self._began if self._ahead else self._clock()
+        config = self._run(*CONFIG)
         there = parse_clock(config)
         self._whole_memory, self._enforced = gives_whole_memory(config), enforced(config)
         self._counted = select_words(config)
         self._boot_s, self._keeps_places = parse_boot(config), keeps_places(config)
-        self._licenses = self._if_open(parse_licenses, *SHOW, "licenses")
+        self._licenses = self._if_open(parse_licenses, *LICENSES)
         self._clock_off_s = clock_offset(there, asked, self._clock())
         if self._settings.ssh:
             key = SshMaster(self._settings.ssh, self._settings.ssh_config).state().host_key
@@ -278,25 +309,23 @@ class SlurmReader:
             return None
 
     def _ask_manager(self) -> None:
-        """Read licences, associations and QOS once in a while, where there are any to be read.
-
-        Where claims cannot wait, they do so for the next reading that has room.
-        """
-        asked = self._clock()
-        every_s = 0.0 if self._settings.start == "salloc" and self._is_full else ACCOUNTS_EVERY_S
-        if 0.0 <= asked - self._manager_asked < every_s:
+        """Read licences, associations and QOS once in a while, where there are any to be read."""
+        if not self._is_due(self._manager_asked, self._manager_every_s()):
             return
-        self._manager_asked = asked
+        self._manager_asked = self._clock()
         if self._licenses:
-            self._licenses = self._if_open(parse_licenses, *SHOW, "licenses")
+            self._licenses = self._if_open(parse_licenses, *LICENSES)
         if self._enforced:
-            self._manager = self._if_open(parse_manager, "scontrol", "-o", *ACCOUNTS)
+            self._manager = self._if_open(parse_manager, *ACCOUNTS)
+
+    def _manager_every_s(self) -> float:
+        """Claims that cannot wait do so for the next reading that has room."""
+        return 0.0 if self._settings.start == "salloc" and self._is_full else ACCOUNTS_EVERY_S
 
     def _ask_load(self) -> None:
         """See once in a while how busy slurmctld is, where it may be asked."""
-        asked = self._clock()
-        if not 0.0 <= asked - self._load_asked < LOAD_EVERY_S:
-            self._load_asked = asked
+        if self._is_due(self._load_asked, LOAD_EVERY_S):
+            self._load_asked = self._clock()
             with contextlib.suppress(BatchError):  # not installed: nothing else depends on it
                 self._is_busy = is_busy(self._run("sdiag"))
 
@@ -343,7 +372,7 @@ class SlurmReader:
             ),
             waiting=len(local_waiting(settings, answers)),
             waited=local_waits(answers),
-            claims=marked_claims(answers),
+            claims=marked_claims(settings.cluster, answers),
             queues=queues,
             keeps_places=self._keeps_places,
             reservations=(

@@ -114,7 +114,7 @@ HELD = HOLDS_NODES - {"COMPLETING"}
 """States of a claim that keeps its nodes, as long as nobody ends it."""
 
 
-def marked_claims(answers: Answers) -> tuple[MarkedClaim, ...]:
+def marked_claims(cluster: str, answers: Answers) -> tuple[MarkedClaim, ...]:
     """Claims that bear a mark of coalloc's; empty where no other service has any.
 
     Two services know nothing of each other but what the queue shows of both: by that they decide,
@@ -134,6 +134,7 @@ def marked_claims(answers: Answers) -> tuple[MarkedClaim, ...]:
                 submitted=entry.submitted,
                 holds=entry.state in HELD,
                 ours=answers.is_ours(entry),
+                id=f"{cluster}:{entry.id}",
             )
         )
     return tuple(found) if any(not claim.ours for claim in found) else ()

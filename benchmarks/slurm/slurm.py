@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.slurm.test_ssh import site_by_ssh
+from tests.slurm.ssh_kills import site_by_ssh
 from tests.testbeds.slurm import SlurmTestbed, alike, bed, missing
 from tests.testbeds.slurm_launches import SlurmLaunches
 from tests.testbeds.slurm_site import SlurmSite

@@ -65,6 +65,8 @@ def keep(config: Config, file: Path, name: str, *new: ClusterConfig) -> None:
     text = f'# Written by coalloc connect.\n[daemon]\nmode = "{config.daemon.mode}"\n'
     if config.daemon.mode == "multi-user":
         text += f'executor_endpoint = "{config.daemon.executor_endpoint}"\n'
+    else:
+        text += "\n[readings]\nmax_age_s = 120.0  # one a minute is enough while nothing waits\n"
     others = [each for each in connections(file) if each.name != name]
     for site in (*others, *new):
         text += f'\n[[clusters]]\nname = "{site.name}"\nowner = "{site.owner}"\n'

@@ -74,6 +74,7 @@ def _looked_at(args: argparse.Namespace, config: Config, path: Path | None) -> I
                     client,
                     sees_disk=Path(config.daemon.state_dir).exists(),
                     one_machine=config.daemon.executor_endpoint.startswith("ipc://"),
+                    readers=config.readings.readers,
                 )
             )
     except NoAnswerError as error:

@@ -20,12 +20,12 @@ APART_S, FAR_APART_S = 1.0, 30.0
 
 
 def daemon_findings(
-    client: Client, *, sees_disk: bool, one_machine: bool = False
+    client: Client, *, sees_disk: bool, one_machine: bool = False, readers: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
     """Ask the daemon; the first finding says whether it answers.
 
     `sees_disk`: the store's disk is one of this machine, and was looked at. `one_machine`: all
-    executors run on the daemon's machine, whose clock is theirs.
+    executors run on the daemon's machine, whose clock is theirs. `readers`: ``readings.readers``.
     """
     try:
         sent = time.time()
@@ -39,6 +39,9 @@ def daemon_findings(
     yield version_finding("daemon", status.version, coalloc.__version__)
     yield clock_finding("clock of the daemon", status.time - now, "this machine's")
     yield from health_findings(status, sees_disk=sees_disk)
+    for name in {*readers}.difference(row.cluster for row in nodes):
+        todo = "coalloc nodes has their names; its owner's coalloc connect adds one"
+        yield problem("readings.readers", f"there is no cluster {name}", todo)
     for row in nodes:
         yield cluster_finding(row, status)
         if row.connected:
@@ -124,5 +127,6 @@ def cluster_finding(row: ClusterRow, status: ServiceStatus) -> Finding:
     if row.drained:
         return warning(about, f"drained: {row.drain_reason}", f"coalloc resume {name}")
     asked = "" if row.rpcs_per_min is None else f", {row.rpcs_per_min:.0f} requests a minute"
-    read = f"read {length(row.age_s or 0.0)} ago{asked}"
+    whose = f" by {row.read_by}" if row.read_by else ""
+    read = f"read {length(row.age_s or 0.0)} ago{whose}{asked}"
     return ok(about, f"nodes: {len(row.nodes)}, slots: {slots}, {read}")

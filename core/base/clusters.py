@@ -61,6 +61,8 @@ class ClusterState:
     """Of the executor whose clock that is."""
     has_failed: bool = False
     """It could not be read when that was last tried: nothing new is planned there."""
+    read_by: str = ""
+    """The twin whose reading is its latest, too; empty: its own executor's is (`jobs.twins`)."""
     error: str = "no reading yet"
     version: str = ""
     """Of its executor; empty: not said."""

@@ -141,6 +141,8 @@ class Ping(Struct, frozen=True, kw_only=True):
     """Slots of the cluster that waiting jobs could fill, at most those that it has."""
     stages: tuple[Stage, ...] = ()
     """The jobs' data that are to be there, or no longer; answered by ``staged``."""
+    read: bool = False
+    """Another executor reads the same machine for this one, too: it need not, while it is idle."""
 
 
 class TurnedAway(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from coalloc.core.base.power import updated
 from coalloc.core.base.state import State
 from coalloc.core.clusters import native_jobs
 from coalloc.core.jobs.avoided_nodes import forget_changed
+from coalloc.core.jobs.twins import as_twin, reader_of, twins_of
 from coalloc.core.starts import meetings, negotiation
 from coalloc.core.starts.requeue import try_those_behind
 from coalloc.model.platform import NodeState
@@ -22,8 +23,13 @@ OLD_READINGS_S = 15.0
 was restarted with its clock set back."""
 
 
-def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> None:
-    """Use what an executor has read of its cluster, or note why it could not."""
+def taken_in(
+    state: State, cluster: ClusterState, read: Read, now: float, read_by: str = ""
+) -> None:
+    """Use what an executor has read of its cluster, or note why it could not.
+
+    `read_by`: the twin whose executor has read it, not its own.
+    """
     if read.sent:
         cluster.clock_leads_s = (*cluster.clock_leads_s, read.sent - now)[-CLOCKS_COMPARED:]
     if read.reading is None:
@@ -46,6 +52,7 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
     if before is not None:
         _learn_runs(cluster, before, reading, now)
     _use(state, cluster, read, reading, now)
+    cluster.read_by = read_by
     if before is not None:
         # Jobs that are not ours have started or ended, or fewer wait.
         was, is_now = {job.id for job in before.running}, {job.id for job in reading.running}
@@ -72,6 +79,10 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.happened("cluster_returned")
     elif before is not None and len(before.running) > len(reading.running):
         state.rounds.happened("job_finished")
+    for twin in twins_of(state, read.cluster) if not read_by else ():
+        if reader_of(state, twin, now) == read.cluster and (own := state.clusters[twin].reading):
+            told = Read(cluster=twin, reading=as_twin(state, reading, own), epoch=read.epoch)
+            taken_in(state, state.clusters[twin], told, now, read_by=read.cluster)
     for record, parts in list(meetings.due(state, now)):
         negotiation.hasten(state, record, parts, now)
 

@@ -15,6 +15,7 @@ from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.jobs.dependencies import is_open
 from coalloc.core.jobs.occupation import SlotsInUse, occupation
+from coalloc.core.jobs.twins import reader_of
 from coalloc.core.learning import promises
 from coalloc.core.rounds import snapshots
 from coalloc.core.sharing import limits
@@ -217,6 +218,7 @@ def _cluster_row(
         share=None if reading is None else reading.share,
         owner=cluster.settings.owner,
         site="" if reading is None else reading.site,
+        read_by=reader_of(state, name, now),
         version=cluster.version,
         clock_ahead_s=cluster.clock_ahead_s,
         rpcs_per_min=None if reading is None else reading.rpcs_per_min,

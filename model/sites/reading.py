@@ -111,6 +111,8 @@ class MarkedClaim(Struct, frozen=True, kw_only=True):
     """It has nodes; else it waits."""
     ours: bool
     """A part of this service has it."""
+    id: str = ""
+    """Of its job, as `running` and `reservations` have it."""
 
 
 class ClusterReading(Struct, frozen=True, kw_only=True):

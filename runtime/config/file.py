@@ -195,6 +195,9 @@ def _contradictions(config: Config) -> Iterator[Fault]:
     if readings.max_age_s < readings.interval_s:
         what = f"{readings.max_age_s:g} is below interval_s {readings.interval_s:g}"
         yield ("readings", "max_age_s"), f"{what}: every reading would be stale"
+    for i, reader in enumerate(readings.readers):
+        if not all(reader.partition("@")):
+            yield ("readings", "readers", i), f"{shown(reader)} is no owner's cluster NAME@USER"
     if start.backoff_max_s < start.backoff_first_s:
         what = f"{start.backoff_max_s:g} is below backoff_first_s {start.backoff_first_s:g}"
         yield ("start", "backoff_max_s"), what

@@ -18,6 +18,7 @@ import pytest
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.runner.batch.ends import has_started
+from coalloc.adapters.runner.command import Commands
 from coalloc.adapters.runner.status import READY, StatusFile, boot_id
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import read_settings
@@ -196,3 +197,10 @@ def test_settings_reach_the_commands(root: Path) -> None:
         assert "--partition=long --qos=high" in words
     finally:
         fake.close()
+
+
+def test_commands_by_one_shell_keep_their_answers_apart() -> None:
+    asked = [("sh", "-c", "echo a; echo b >&2"), ("sh", "-c", "printf c; exit 3"), ("true",)]
+    said = Commands().ask_all(asked, needed=1)
+    assert list(said.values()) == [(0, "a\n", "b\n"), (3, "c", ""), (0, "", "")]
+    assert list(Commands().ask_all(asked, needed=2)) == asked[:2], "the second is needed"

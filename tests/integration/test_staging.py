@@ -167,3 +167,31 @@ def test_a_copy_that_cannot_be(
                 assert not (root / ".coalloc").exists()
 
     asyncio.run(run())
+
+
+CLOSED = "rsync: connection unexpectedly closed (0 bytes received so far) [sender]"
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "state", "why"),
+    [
+        ("sh: 1: rsync: not found", 127, "failed", "sh: 1: rsync: not found"),
+        ("mux: Session open refused by peer\\r", 255, "", "mux: Session open refused by peer"),
+    ],
+)
+def test_the_other_end_says_why(
+    root: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int, state: str, why: str
+) -> None:
+    (root / "rsync").write_text(f"#!/bin/sh\nprintf '{said}\\n{CLOSED}\\n'; exit {code}\n")
+    (root / "rsync").chmod(0o755)
+    monkeypatch.setenv("HOME", str(root))
+    monkeypatch.setenv("PATH", f"{root}:{os.environ['PATH']}")
+    copier = Copier(("", "", 0.0))
+
+    async def run() -> None:
+        async with copier.serving():
+            stage = Stage(job="9", phase="in", copies=(("/etc/hostname", ""),))
+            detail = (await copier.until(stage, words=why, state=state)).detail
+            assert detail.removeprefix("interrupted: ") == why
+
+    asyncio.run(run())

@@ -199,7 +199,12 @@ def masters(user: struct_passwd) -> list[int]:
 
 def pids_of(user: struct_passwd, text: str) -> list[int]:
     """Pids of the user's processes in whose words this is."""
-    return _of(user, pids_with("-S", text=text))
+    return _of(user, pids_with(text=text))
+
+
+def processes_of(user: struct_passwd) -> list[int]:
+    """Pids of all of the user's processes."""
+    return _of(user, [int(path.name) for path in Path("/proc").glob("[0-9]*")])
 
 
 def _of(user: struct_passwd, pids: list[int]) -> list[int]:

@@ -416,9 +416,10 @@ class PartSupervisor(OrderLoop):
 
     def _is_away_for_good(self) -> bool:
         """Whether a wrapper that is missing will not call again."""
-        if not self.is_started:
-            return self._barrier.is_broken
-        return time.monotonic() - self._missing_since >= RECONNECT_S
+        if not (self.is_started or self._barrier.is_broken):
+            return False
+        may_call = self.is_started or self.spec["site"].get("relay")
+        return not may_call or time.monotonic() - self._missing_since >= RECONNECT_S
 
     def _conclude(self, reason: str, detail: str) -> None:
         """No more will be heard of some of the nodes."""

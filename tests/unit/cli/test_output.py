@@ -289,6 +289,8 @@ def test_sums_of_a_cluster() -> None:
     assert cluster_line(cluster())[2:8] == ("4", "16", "13", "1", "0.25", "0:03 ago")
     assert cluster_line(cluster(link_gbps=None, age_s=None))[5:8] == ("no limit", "0.25", "never")
     assert cluster_line(cluster(notices=("it has no nodes",)))[8] == "it has no nodes"
+    own = cluster(owner="bob", read_by="alpha@ada")
+    assert cluster_line(own)[8] == "jobs of bob only, read by alpha@ada"
 
 
 def test_an_event_is_one_line() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from coalloc.adapters.base import Act, Adapter, AdapterError
 from coalloc.core.base.messages import Read, Statement, Streamed
-from coalloc.executor.service import ExecutorService
+from coalloc.executor.service import READ_ANYWAY_S, ExecutorService
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.runtime.logs import get_logger
 
@@ -144,5 +144,7 @@ def test_the_pause_between_readings(
     )
     executor._wanted = wanted
     assert executor._interval_s(took_s) == expected_s
+    executor._is_read = True
+    assert executor._interval_s(took_s) == (expected_s if wanted else READ_ANYWAY_S)
     executor._port.close()
     executor._context.term()

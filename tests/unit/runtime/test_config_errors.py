@@ -105,6 +105,10 @@ USER = {"HOME": "/home/ann", "XDG_RUNTIME_DIR": "/run/user/7"}
             " readings.max_age_s: 30 is below interval_s 60: every reading would be stale",
         ),
         (
+            "[readings]\nreaders = ['alpha']\n",
+            " readings.readers[0]: 'alpha' is no owner's cluster NAME@USER",
+        ),
+        (
             "[start]\nbackoff_max_s = 0.5\n",
             " start.backoff_max_s: 0.5 is below backoff_first_s 1",
         ),

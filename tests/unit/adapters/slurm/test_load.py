@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,6 +15,8 @@ from coalloc.adapters.slurm.commands import Slurm, rpcs_of
 from coalloc.adapters.slurm.load import COUNTED_S, Tally, is_busy
 from coalloc.adapters.slurm.reader import EASED, SELDOM_EVERY_S, SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.adapters.ssh.master import MasterState
+from coalloc.adapters.ssh.shell import CommandOutput
 from coalloc.model.platform import NodeState
 from tests.unit.adapters.slurm.test_odd_records import NODE, NOW, Said
 
@@ -25,6 +29,7 @@ class Counted(Said):
     def __init__(self) -> None:
         super().__init__()
         self.asked: Counter[str] = Counter()
+        self.trips = 0
         self.now, self.refusals, self.broken = NOW, 0, ""
         settings = SlurmSettings(cluster="c", slots="cpus")
         self.reader = self.made(settings)
@@ -38,6 +43,13 @@ class Counted(Said):
             raise UnreachableError(name, "cannot be run")
         self.asked[name if name != "scontrol" else arguments[-1]] += 1
         return super().run(name, *arguments, **kwargs)
+
+    def ask_all(self, commands: Iterable[tuple[str, ...]], **how: Any) -> dict[Any, CommandOutput]:
+        self.trips += 1
+        return {each: CommandOutput(0, super(Counted, self).run(*each), "") for each in commands}
+
+    def told(self, name: str, answer: CommandOutput) -> str:
+        return answer.out
 
     def cycles(self, count: int, step_s: float = 5.0) -> Counter[str]:
         self.asked.clear()
@@ -55,6 +67,18 @@ def test_a_minute_of_readings_asks_slurmctld_no_more_than_it_may() -> None:
         count * (2 if what in {"squeue", "node"} else 1) for what, count in said.asked.items()
     )
     assert cost <= 60
+
+
+def test_over_a_login_ten_idle_minutes_are_a_round_trip_a_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = SimpleNamespace(state=MasterState)
+    monkeypatch.setattr("coalloc.adapters.slurm.reader.SshMaster", lambda *_: state)
+    said = Counted()
+    said.reader = said.made(SlurmSettings(cluster="c", slots="cpus", ssh="alpha"))
+    said.reader.read()
+    assert said.cycles(40, 15.0) == {}
+    assert said.trips == 41
 
 
 @pytest.mark.parametrize("sign", ["a reason", "a refusal", "a kept node", "another partition"])

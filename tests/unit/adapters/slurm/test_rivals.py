@@ -15,7 +15,7 @@ def entry(state: str, claim: str = "", submitted: float | None = 100.0) -> Queue
 
 
 def told(*queue: QueueEntry) -> list[tuple[str, bool, bool]]:
-    claims = marked_claims(Answers(now=200.0, nodes=(), queue=queue, claims=frozenset({OURS})))
+    claims = marked_claims("c", Answers(now=200.0, nodes=(), queue=queue, claims=frozenset({OURS})))
     assert all((claim.job, claim.attempt, claim.submitted) == ("7", 2, 100.0) for claim in claims)
     return [(claim.claim, claim.holds, claim.ours) for claim in claims]
 

@@ -146,10 +146,21 @@ def test_root_is_told_that_its_jobs_are_refused(
     )
 
 
+def answering(row: ClusterRow) -> Client:
+    said = {"status": lambda: STATUS, "nodes": lambda: (row,), "endpoint": "ipc:///x"}
+    return cast("Client", SimpleNamespace(**said))
+
+
+def test_a_named_reader_that_is_not_there() -> None:
+    found = list(daemon_findings(answering(ROW), sees_disk=True, readers=(ROW.cluster, "a@eve")))
+    told = about(found, "readings.readers")
+    assert (told.level, told.text) == (Level.PROBLEM, "there is no cluster a@eve")
+    by_ann = daemon_findings(answering(replace(ROW, read_by="a@ann")), sees_disk=True)
+    assert " ago by a@ann" in about(list(by_ann), f"cluster {ROW.cluster}").text
+
+
 def test_one_machine_has_one_clock() -> None:
-    late = replace(ROW, clock_ahead_s=-1.6)
-    said = {"status": lambda: STATUS, "nodes": lambda: (late,), "endpoint": "ipc:///x"}
-    client = cast("Client", SimpleNamespace(**said))
+    client = answering(replace(ROW, clock_ahead_s=-1.6))
     for one_machine in (False, True):
         clocks = [
             each.level

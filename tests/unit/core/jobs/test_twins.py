@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Read
+from coalloc.core.jobs.occupation import occupation
+from coalloc.core.jobs.twins import reader_of
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.plan import Plan
 from coalloc.model.sites.parts import PART_ENDED, PartState
+from coalloc.model.sites.reading import MarkedClaim
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
@@ -24,24 +28,47 @@ OWNERS = {"m@ann": "ann", "m@bob": "bob", "n@eve": "eve"}
 KEY = "ssh-ed25519 SHA256:x main"
 
 
-def read(site: Site, name: str) -> None:
-    """Have a cluster read as its executor would: what runs of others' jobs, and of no one's own."""
+def read(site: Site, name: str, local: int = 0) -> None:
+    """Have a cluster read as its executor would: what runs of others' jobs, and of no one's own.
+
+    `local`: slots of the first node that a job of nobody here has.
+    """
     user = OWNERS[name]
+    parts = [
+        (record, part)
+        for record in site.state.placed_records()
+        for part in record.parts
+        if part.state is PartState.RUNNING and OWNERS[part.cluster] != user and name[0] == "m"
+    ]
+    work = [
+        ({node.rpartition("/")[2]: n for node, n in part.held.items()}, record)
+        for record, part in parts
+    ]
+    held = [nodes for nodes, _ in work] + [{"n1": local}] * (local > 0)
     others = tuple(
         Running(
-            id=record.id,
-            nodes={f"{name}/{node.rpartition('/')[2]}": n for node, n in part.held.items()},
+            id=f"{name}:{number}",
+            nodes={f"{name}/{node}": n for node, n in nodes.items()},
             start=site.now,
             end=site.now + 50.0,
             ours=False,
         )
-        for record in site.state.placed_records()
-        for part in record.parts
-        if part.state is PartState.RUNNING and OWNERS[part.cluster] != user
+        for number, nodes in enumerate(held)
     )
-    told = replace(reading(name, NODES, slots=SLOTS), running=others if name[0] == "m" else ())
+    mark: dict[str, Any] = {"claim": "c", "submitted": 0.0, "holds": True, "ours": False}
+    claims = tuple(
+        MarkedClaim(job=record.id, attempt=record.attempt, id=f"{name}:{number}", **mark)
+        for number, (_, record) in enumerate(work)
+    )
+    told = replace(reading(name, NODES, slots=SLOTS), running=others, claims=claims)
     told = replace(told, site=KEY if name[0] == "m" else "")
     site.do(StatementReceived(statement=Read(cluster=name, reading=told)))
+
+
+def name_reader(site: Site) -> None:
+    """Have ann's executor read the machine for all of its owners."""
+    readings = replace(site.state.settings.readings, readers=("m@ann",))
+    site.state.settings = replace(site.state.settings, readings=readings)
 
 
 def most_used(site: Site, plan: Plan | None) -> int:
@@ -79,6 +106,8 @@ def test_no_slot_of_a_machine_goes_twice(seed: int) -> None:
     for name in OWNERS:
         read(site, name)
     site.plan_of = easy  # type: ignore[assignment]
+    if seed % 2:
+        name_reader(site)
     for _ in range(25):
         match draw.choice("ssswrre"):
             case "s":
@@ -111,4 +140,26 @@ def test_what_a_twin_has_read_itself_is_counted_once() -> None:
     assert len(busy()) == 3, "a reading that may have begun before the start counts for nothing"
     site.now += 60.0
     read(site, "m@bob")
-    assert busy() == [job, job], "now it is in the twin's own reading"
+    assert busy() == [job, "m@bob:0"], "now it is in the twin's own reading"
+
+
+def test_a_named_readers_reading_is_that_of_all_owners() -> None:
+    site = Site(dict.fromkeys(OWNERS, NODES), slots=SLOTS, owners=OWNERS)
+    name_reader(site)
+    for name in OWNERS:
+        read(site, name)
+    assert [reader_of(site.state, name, site.now) for name in OWNERS] == ["", "m@ann", ""]
+    for user in ("bob", "ann"):
+        site.run(site.submit(1, user=user))
+    site.now += 60.0
+    read(site, "m@ann", local=1)
+    bob = site.state.clusters["m@bob"]
+    assert bob.read_at == site.now
+    assert [dict(work.nodes) for work in bob.running] == [{"m@bob/n1": 1}], "and not his own job"
+    free = occupation(site.state, site.now).free
+    assert sum(free[node.name] for node in bob.nodes) == NODES * SLOTS - 3, "his, hers, the local"
+    bob.has_failed = True
+    assert reader_of(site.state, "m@bob", site.now) == "", "nobody reads for one out of reach"
+    bob.has_failed = False
+    site.now += site.state.settings.readings.max_age_s + 1.0
+    assert reader_of(site.state, "m@bob", site.now) == "", "one that is silent reads for nobody"
