@@ -1,9 +1,10 @@
 """`bicriteria`: a front of schedules for makespan and weighted completion, each with its gap.
 
 The engine (`engine`) seeks schedules on one pool of equal processors. On one cluster of equal nodes
-these are the plan. Elsewhere their orders and allotments go through the kernel's decoders, so that
-powers, links, features, memory, dependencies, reservations and the guard are what they are, and the
-front is of what comes out.
+these are the plan. Elsewhere they take half of the work. Their orders and allotments go through the
+kernel's decoders, so that powers, links, features, memory, dependencies, reservations and the guard
+are what they are, and the front is of what comes out. From its end that is the best by the
+objective, the search of `oas` or `workflow` goes on over placements.
 
 What is proved
 --------------
@@ -47,6 +48,7 @@ from coalloc.policies.moldable.priced_bound import PricedBound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, thinned, why_not
 from coalloc.policies.moldable.rolling import roll
 from coalloc.policies.one_pass import empty_plan, on_planner
+from coalloc.policies.workflow.search.engine import make_search
 
 LADDER, COARSE = 60, 14
 """Allotments of a job that are searched; of each of many jobs."""
@@ -63,6 +65,7 @@ class Bicriteria:
         on_incumbent: OnIncumbent | None,
     ) -> None:
         self.planner, self.options, self.budget = planner, options, budget
+        self.weighted = options["objective"] == WEIGHTED
         self.queue = searched(planner)
         self.layer = Layer(planner, self.queue)
         self.front: Archive[Laid] = Archive()
@@ -76,11 +79,12 @@ class Bicriteria:
         if self.layer.is_exact and self.queue.size <= LARGE:
             self.published = published(planner, budget)
         work = options["search"] if budget.work is None else min(options["search"], budget.work)
+        self.goes_on = not self.layer.is_exact and self.queue.size <= LARGE
         cap = cap_of(options["prefer"])
         self.engine = BicriteriaEngine(
             self.queue,
             self.least,
-            work,
+            work // 2 if self.goes_on else work,
             budget,
             on_better=self._tell,
             needed=(cap,) if cap else (),
@@ -90,7 +94,7 @@ class Bicriteria:
             "bicriteria",
             budget,
             on_incumbent,
-            rank=lambda laid: (0.0, self._value(laid)),
+            rank=lambda laid: (0.0, laid.total if self.weighted else laid.cmax),
             write=self._write,
         )
         self._told = 0
@@ -109,8 +113,23 @@ class Bicriteria:
         self.front = lay_front(self.layer, self.engine.archive, self.budget.stop)
         for laid in self.published:
             self.front.add(laid)
+        if self.goes_on and not self.engine.stopped:
+            self._search_on()
         chosen: Laid = prefer(self.front, self.options["prefer"], self.published[:2])
         return chosen
+
+    def _search_on(self) -> None:
+        """Seek better placements than those of the front's end that the objective prefers."""
+        search = make_search(self.planner, replace(self.budget, work=self.engine.limit), None)
+        end = self.front.points[-1 if self.weighted else 0].schedule
+        search.incumbent.offer(end)
+        search.run((), ())
+        best, self.incumbent.work = search.incumbent.best, search.incumbent.work
+        self.engine.stopped = search.incumbent.stopped
+        assert best is not None
+        if best.unplaced < end.unplaced:
+            self.front = Archive()
+        self.front.add(Laid(schedule=best))
 
     def _tell(self) -> None:
         """Offer what is found so far, each time the work has doubled."""
@@ -147,12 +166,12 @@ class Bicriteria:
         shown = self.front.spread(self.options["points"], chosen)
         points = tuple(self._front_point(laid) for laid in shown)
         gaps = [point.pareto_gap for point in points if point.pareto_gap is not None]
-        bound = self._bound(inf) if self.options["objective"] == WEIGHTED else self._least()
+        bound = self._bound(inf) if self.weighted else self._least()
         if bound is not None:
             found.raise_bound(Bound(value=bound))
         found.proved, found.stopped = found.met, self.engine.stopped
         stats = {
-            "work": self.engine.work,
+            "work": self.engine.work + found.work,
             "found": len(self.front),
             "caps": 0 if self.curve is None else len(self.curve.bounds),
         }
@@ -181,7 +200,8 @@ class Bicriteria:
         for laid in shown:
             over = [bound for bound in known if bound.cap >= laid.cmax]
             used |= {id(max(over, key=lambda bound: bound.value))} if over else set()
-            used |= {id(min(known, key=lambda bound: proves(laid, bound)))} if known else set()
+            gap = [factor(laid.cmax, laid.total, bound.cap, bound.value) for bound in known]
+            used |= {id(known[gap.index(min(gap))])} if known else set()
         return [bound for bound in known if id(bound) in used]
 
     def _front_point(self, laid: Laid) -> FrontPoint:
@@ -202,14 +222,6 @@ class Bicriteria:
         """On the weighted completion of what ends by `cap`; None without one."""
         known = [] if self.curve is None else self.curve.bounds
         return max((bound.value for bound in known if bound.cap >= cap), default=None)
-
-    def _value(self, laid: Laid) -> float:
-        return laid.total if self.options["objective"] == WEIGHTED else laid.cmax
-
-
-def proves(laid: Laid, bound: PricedBound) -> float:
-    """The factor by which nothing is better than this schedule in both criteria."""
-    return factor(laid.cmax, laid.total, bound.cap, bound.value)
 
 
 def searched(planner: Planner) -> MoldableQueue:

@@ -178,6 +178,13 @@ def test_clusters_powers_links_and_rigid_jobs() -> None:
     assert plan.objective.bound is not None
 
 
+def test_over_clusters_the_makespan_is_no_worse_than_by_oas() -> None:
+    snapshot = of_clusters([moldable(n, proc_gbps=0.05 * (n % 2)) for n in range(14)])
+    shortest = bicriteria(snapshot, work=40_000, objective="makespan", prefer="cmax")
+    by_oas = solved("oas", snapshot, work=20_000)
+    assert shortest.objective.value <= by_oas.objective.value * (1.0 + 1e-9)
+
+
 def test_dependencies_and_workflows_have_a_front_without_bounds() -> None:
     tasks = [{"id": "t1", "work": 20.0, "max_procs": 4}, {"id": "t2", "work": 5.0}]
     flow = {"id": "f", "kind": "workflow", "tasks": tasks, "edges": [{"from": "t1", "to": "t2"}]}
