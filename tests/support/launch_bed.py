@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import select
 import time
 from collections.abc import Callable, Iterable
@@ -35,6 +36,11 @@ class LaunchTestbed:
         if reports := self.launcher.poll():
             self.wait([report.key for report in reports], lambda report: report.is_ended)
         self.launcher.close()
+
+    @property
+    def another_user(self) -> pwd.struct_passwd:
+        """A user who is not this process's, and whose jobs run here."""
+        return pwd.getpwnam("nobody")
 
     def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
         values: dict[str, Any] = {"cwd": str(self.cwd), "grace_s": 5.0}

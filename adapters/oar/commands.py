@@ -1,0 +1,39 @@
+"""OAR's commands: what they print as JSON, and how "out of reach" sounds.
+
+Imports the standard library only, as the part's runner does.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from coalloc.adapters.runner.command import Commands, UnreachableError
+
+Row = dict[str, Any]
+WAITS = frozenset({"Hold", "Waiting", "toLaunch", "Launching", "toAckReservation"})
+ALIVE = WAITS | {"Running", "Suspended", "Resuming"}
+"""States of a job whose processes may run, or will."""
+ENDING = frozenset({"Finishing", "toError"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oar(Commands):
+    """One OAR cluster's commands."""
+
+    unreachable: ClassVar[tuple[str, ...]] = (
+        *("cannot connect to executor", "could not connect to the socket"),
+        *("db connection error", "connection to server", "can't connect to"),
+    )
+
+    def rows(self, name: str, *words: str) -> dict[str, Row]:
+        """Rows that a command prints as JSON, by their numbers. Raises `BatchError`."""
+        said = self.run(name, "-J", *words)
+        try:
+            rows: Any = json.loads(said.strip() or "{}")  # it prints nothing for no rows
+        except (ValueError, RecursionError):
+            rows = None
+        if isinstance(rows, dict) and all(isinstance(row, dict) for row in rows.values()):
+            return rows
+        raise UnreachableError(name, f"its answer is not understood: {said[:80]!r}")

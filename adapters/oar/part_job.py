@@ -1,0 +1,197 @@
+"""A part's jobs in OAR, one for each node: asked for, looked at, given back.
+
+OAR starts a job's command on its first node only, so each node has a job of its own; all have one
+name, by which they are found again. It shows commands to everybody and copies no script, so that
+the wrapper and its key stand in a file that only the user can read. Imports the standard library
+only, as the part's runner does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Mapping
+from shlex import quote
+from typing import cast
+
+from coalloc.adapters.oar.commands import ALIVE, ENDING, WAITS, Oar, Row
+from coalloc.adapters.runner.batch.job import PartJob, behind_s
+from coalloc.adapters.runner.batch.part import BatchPart
+from coalloc.adapters.runner.command import BatchError, UnreachableError
+from coalloc.adapters.runner.payload import BOOT
+from coalloc.adapters.runner.spec import BatchSite, BatchSpec
+
+CANCELLED, OVERDUE = "CANCELLED", "OVERDUE"
+"""States of ours besides OAR's: a deletion was asked for; it was not started in time."""
+RELEASE_S, POLL_S = 30.0, 0.2
+"""Between a job's end, or its deletion, and OAR's knowing of it; between two looks; seconds."""
+SLACK_S = 60.0
+"""Between our own time limit and OAR's, which is only there should we be gone, seconds."""
+REFUSALS = (
+    ("not enough resources", "nodes_taken"),
+    ("admission rule", "not_permitted"),
+    ("the queue", "not_permitted"),
+)
+"""What oarsub says, in lower case, and the reason of the refusal; the first counts."""
+
+
+class OarSite(BatchSite):
+    """Facts of an OAR cluster for a runner."""
+
+    scripts: str
+    queue_wait_s: float
+    asked: dict[str, int]
+    """Resources of each of the part's nodes."""
+
+
+class OarJob(PartJob):
+    """The jobs by which a part's nodes are claimed; `number` has their numbers, with commas."""
+
+    system, alive, ending = "OAR", ALIVE, ENDING
+
+    def __init__(self, spec: BatchSpec, folder: str, number: str = "") -> None:
+        super().__init__(spec, folder, number)
+        site = self._site = cast(OarSite, spec["site"])
+        self._oar = Oar(bin_dir=site["bin"], timeout_s=site["limit_s"], ssh=site.get("ssh", ""))
+        name = spec["token"]["name"]
+        self._script = f"{quote(site['scripts'])}/{name}" if site["scripts"] else f'"$HOME"/.{name}'
+        if spec["time_limit_s"] is not None:
+            self.asked_s = spec["time_limit_s"] + behind_s(spec)
+        self._submitted = time.monotonic()
+
+    @property
+    def _numbers(self) -> list[str]:
+        return [each for each in self.number.split(",") if each]
+
+    def claim(self, port: int, keep: Callable[[], None]) -> bool:
+        """Submit a job for each node; their wrappers come to this port."""
+        try:
+            self._shell(f"umask 077; cat > {self._script}", self._wrapper(port))
+            for host, count in self._site["asked"].items():
+                words = request(self._spec, host, count)
+                said = self._run("oarsub", *words, f"exec /bin/sh {self._script} {host}")
+                found = re.search(r"^OAR_JOB_ID=(\d+)$", said, re.M | re.A)
+                if found is None:
+                    raise UnreachableError("oarsub", f"no number in its answer: {said[:80]!r}")
+                self.number = ",".join([*self._numbers, found[1]])
+                keep()
+        except BatchError as error:
+            raise self._refused(error, refusal(error)) from error
+        self._submitted = time.monotonic()
+        return True
+
+    def state(self) -> tuple[str | None, str]:
+        try:
+            state, reason = joint_state(self._numbers, self._rows("-f"))
+        except BatchError:
+            return None, ""
+        if state in WAITS and time.monotonic() - self._submitted > self._site["queue_wait_s"]:
+            return OVERDUE, ""
+        return state, reason
+
+    def explained(self, state: str, reason: str) -> tuple[str, str]:
+        if state == OVERDUE:
+            wait_s = self._site["queue_wait_s"]
+            return "nodes_taken", f"OAR has not started it within {wait_s:g} s"
+        if state == CANCELLED:
+            return "cancelled_there", reason
+        if state in ALIVE or state == "Terminated":
+            return "step_failed", "the wrapper ended before it reported"
+        return "ended_in_oar", reason or f"its state is {state}"
+
+    def kill(self) -> None:
+        if self._numbers:
+            with contextlib.suppress(BatchError):
+                self._run("oardel", *self._numbers)
+
+    def release(self, *, has_run: bool) -> bool:
+        try:
+            if self.is_unsure:
+                if not self._undo():
+                    return False
+            elif not (has_run and self._are_gone()):
+                self.kill()
+                if not self._are_gone():
+                    return False
+            self._shell(f"rm -f {self._script}")
+        except BatchError:
+            return False
+        return True
+
+    def _wrapper(self, port: int) -> str:
+        """The script of the jobs; its argument is the node's name."""
+        lines = [f"export {name}={quote(value)}" for name, value in self._place(port).items()]
+        boot = f"exec {quote(self._site['python'])} -I -S -c {quote(BOOT)}"
+        return "\n".join([*lines, 'export COALLOC_BARRIER_NODE="$1"', boot, ""])
+
+    def _shell(self, line: str, text: str = "") -> None:
+        self._oar.run("/bin/sh", "-c", line, text=text, account=self._account)
+
+    def _run(self, name: str, *words: str) -> str:
+        return self._oar.run(name, *words, account=self._account)
+
+    def _rows(self, *options: str) -> dict[str, Row]:
+        words = [word for number in self._numbers for word in ("-j", number)]
+        return self._oar.rows("oarstat", *options, *words) if words else {}
+
+    def _is_cancelled_by_mark(self) -> bool:
+        name, known = self._spec["token"]["name"], set(self._numbers)
+        rows = self._oar.rows("oarstat")
+        found = {number for number, row in rows.items() if row.get("name") == name}
+        self.number = ",".join(sorted(known | found))
+        self.kill()
+        return not found <= known
+
+    def _are_gone(self) -> bool:
+        """Wait until the jobs have left their nodes, at most `RELEASE_S`; whether they have."""
+        end = time.monotonic() + RELEASE_S
+        while any(row.get("state") in ALIVE | ENDING for row in self._rows().values()):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+
+class OarPart(BatchPart):
+    """A part on an OAR cluster."""
+
+    job_type = OarJob
+
+
+def request(spec: BatchSpec, host: str, count: int) -> list[str]:
+    """The options of ``oarsub`` by which so many resources of a node are asked for."""
+    walltime = ""
+    if (limit_s := spec["time_limit_s"]) is not None:
+        limit_s += spec["lease_s"] + spec["grace_s"] + SLACK_S + behind_s(spec)
+        minutes, seconds = divmod(-int(-limit_s // 1), 60)
+        walltime = f",walltime={minutes // 60}:{minutes % 60}:{seconds}"
+    where = f"{{network_address='{host}'}}/resource_id={count}{walltime}"
+    words = ["-n", spec["token"]["name"], "-l", where, "-d", "/", "-O", "/dev/null"]
+    return [*words, "-E", "/dev/null", *spec["site"]["options"]]
+
+
+def refusal(error: BatchError) -> str:
+    """The reason in a command's refusal."""
+    if isinstance(error, UnreachableError):
+        return "unreachable"
+    said = error.why.lower()
+    return next((reason for phrase, reason in REFUSALS if phrase in said), "refused_by_oar")
+
+
+def joint_state(numbers: list[str], rows: Mapping[str, Row]) -> tuple[str, str]:
+    """The state of a part's jobs taken together, and why; empty: one of them is not there."""
+    found = [rows.get(number) for number in numbers]
+    jobs = [row for row in found if row is not None]
+    if not jobs or len(jobs) < len(found):
+        return "", ""
+    for job in jobs:
+        for event in job.get("events") or ():
+            if event["type"] == "FRAG_JOB_REQUEST":
+                return CANCELLED, str(event["description"])
+    states = [str(job.get("state")) for job in jobs]
+    for place, state in enumerate(states):
+        if state not in ALIVE:
+            events = [str(event["description"]) for event in jobs[place].get("events") or ()]
+            return state, events[-1] if events else ""
+    return next((state for state in states if state in WAITS), states[0]), ""
