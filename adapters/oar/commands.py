@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 from coalloc.adapters.runner.command import Commands, UnreachableError
 
-Row = dict[str, Any]
 WAITS = frozenset({"Hold", "Waiting", "toLaunch", "Launching", "toAckReservation"})
 ALIVE = WAITS | {"Running", "Suspended", "Resuming"}
 """States of a job whose processes may run, or will."""
@@ -27,13 +26,11 @@ class Oar(Commands):
         *("db connection error", "connection to server", "can't connect to"),
     )
 
-    def rows(self, name: str, *words: str) -> dict[str, Row]:
+    def rows(self, name: str, *words: str) -> dict[str, dict[str, Any]]:
         """Rows that a command prints as JSON, by their numbers. Raises `BatchError`."""
         said = self.run(name, "-J", *words)
         try:
-            rows: Any = json.loads(said.strip() or "{}")  # it prints nothing for no rows
-        except (ValueError, RecursionError):
-            rows = None
-        if isinstance(rows, dict) and all(isinstance(row, dict) for row in rows.values()):
-            return rows
-        raise UnreachableError(name, f"its answer is not understood: {said[:80]!r}")
+            # It prints nothing where there are none.
+            return {number: dict(row) for number, row in json.loads(said.strip() or "{}").items()}
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise UnreachableError(name, f"its answer is not understood: {error}") from error

@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from shlex import quote
-from typing import cast
+from typing import Any, cast
 
-from coalloc.adapters.oar.commands import ALIVE, ENDING, WAITS, Oar, Row
+from coalloc.adapters.oar.commands import ALIVE, ENDING, WAITS, Oar
 from coalloc.adapters.runner.batch.job import PartJob, behind_s
 from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.command import BatchError, UnreachableError
@@ -28,11 +28,11 @@ RELEASE_S, POLL_S = 30.0, 0.2
 """Between a job's end, or its deletion, and OAR's knowing of it; between two looks; seconds."""
 SLACK_S = 60.0
 """Between our own time limit and OAR's, which is only there should we be gone, seconds."""
-REFUSALS = (
-    ("not enough resources", "nodes_taken"),
-    ("admission rule", "not_permitted"),
-    ("the queue", "not_permitted"),
-)
+REFUSALS = {
+    "not enough resources": "nodes_taken",
+    "admission rule": "not_permitted",
+    "the queue": "not_permitted",
+}
 """What oarsub says, in lower case, and the reason of the refusal; the first counts."""
 
 
@@ -67,7 +67,8 @@ class OarJob(PartJob):
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Submit a job for each node; their wrappers come to this port."""
         try:
-            self._shell(f"umask 077; cat > {self._script}", self._wrapper(port))
+            line = f"umask 077; cat > {self._script}"
+            self._run("/bin/sh", "-c", line, text=self._wrapper(port))
             for host, count in self._site["asked"].items():
                 words = request(self._spec, host, count)
                 said = self._run("oarsub", *words, f"exec /bin/sh {self._script} {host}")
@@ -77,8 +78,11 @@ class OarJob(PartJob):
                 self.number = ",".join([*self._numbers, found[1]])
                 keep()
         except BatchError as error:
-            raise self._refused(error, refusal(error)) from error
-        self._submitted = time.monotonic()
+            said = error.why.lower()
+            reasons = [reason for phrase, reason in REFUSALS.items() if phrase in said]
+            is_away = isinstance(error, UnreachableError)
+            reason = "unreachable" if is_away else (*reasons, "refused_by_oar")[0]
+            raise self._refused(error, reason) from error
         return True
 
     def state(self) -> tuple[str | None, str]:
@@ -86,19 +90,16 @@ class OarJob(PartJob):
             state, reason = joint_state(self._numbers, self._rows("-f"))
         except BatchError:
             return None, ""
-        if state in WAITS and time.monotonic() - self._submitted > self._site["queue_wait_s"]:
-            return OVERDUE, ""
+        wait_s = self._site["queue_wait_s"]
+        if state in WAITS and time.monotonic() - self._submitted > wait_s:
+            return OVERDUE, f"OAR has not started it within {wait_s:g} s"
         return state, reason
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
-        if state == OVERDUE:
-            wait_s = self._site["queue_wait_s"]
-            return "nodes_taken", f"OAR has not started it within {wait_s:g} s"
-        if state == CANCELLED:
-            return "cancelled_there", reason
         if state in ALIVE or state == "Terminated":
             return "step_failed", "the wrapper ended before it reported"
-        return "ended_in_oar", reason or f"its state is {state}"
+        known = {OVERDUE: "nodes_taken", CANCELLED: "cancelled_there"}
+        return known.get(state, "ended_in_oar"), reason
 
     def kill(self) -> None:
         if self._numbers:
@@ -114,7 +115,7 @@ class OarJob(PartJob):
                 self.kill()
                 if not self._are_gone():
                     return False
-            self._shell(f"rm -f {self._script}")
+            self._run("/bin/sh", "-c", f"rm -f {self._script}")
         except BatchError:
             return False
         return True
@@ -125,13 +126,10 @@ class OarJob(PartJob):
         boot = f"exec {quote(self._site['python'])} -I -S -c {quote(BOOT)}"
         return "\n".join([*lines, 'export COALLOC_BARRIER_NODE="$1"', boot, ""])
 
-    def _shell(self, line: str, text: str = "") -> None:
-        self._oar.run("/bin/sh", "-c", line, text=text, account=self._account)
+    def _run(self, name: str, *words: str, text: str | None = None) -> str:
+        return self._oar.run(name, *words, text=text, account=self._account)
 
-    def _run(self, name: str, *words: str) -> str:
-        return self._oar.run(name, *words, account=self._account)
-
-    def _rows(self, *options: str) -> dict[str, Row]:
+    def _rows(self, *options: str) -> dict[str, dict[str, Any]]:
         words = [word for number in self._numbers for word in ("-j", number)]
         return self._oar.rows("oarstat", *options, *words) if words else {}
 
@@ -161,37 +159,22 @@ class OarPart(BatchPart):
 
 def request(spec: BatchSpec, host: str, count: int) -> list[str]:
     """The options of ``oarsub`` by which so many resources of a node are asked for."""
-    walltime = ""
+    where = f"{{network_address='{host}'}}/resource_id={count}"
     if (limit_s := spec["time_limit_s"]) is not None:
         limit_s += spec["lease_s"] + spec["grace_s"] + SLACK_S + behind_s(spec)
         minutes, seconds = divmod(-int(-limit_s // 1), 60)
-        walltime = f",walltime={minutes // 60}:{minutes % 60}:{seconds}"
-    where = f"{{network_address='{host}'}}/resource_id={count}{walltime}"
+        where += f",walltime={minutes // 60}:{minutes % 60}:{seconds}"
     words = ["-n", spec["token"]["name"], "-l", where, "-d", "/", "-O", "/dev/null"]
     return [*words, "-E", "/dev/null", *spec["site"]["options"]]
 
 
-def refusal(error: BatchError) -> str:
-    """The reason in a command's refusal."""
-    if isinstance(error, UnreachableError):
-        return "unreachable"
-    said = error.why.lower()
-    return next((reason for phrase, reason in REFUSALS if phrase in said), "refused_by_oar")
-
-
-def joint_state(numbers: list[str], rows: Mapping[str, Row]) -> tuple[str, str]:
+def joint_state(numbers: Iterable[str], rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
     """The state of a part's jobs taken together, and why; empty: one of them is not there."""
-    found = [rows.get(number) for number in numbers]
-    jobs = [row for row in found if row is not None]
-    if not jobs or len(jobs) < len(found):
-        return "", ""
-    for job in jobs:
-        for event in job.get("events") or ():
-            if event["type"] == "FRAG_JOB_REQUEST":
-                return CANCELLED, str(event["description"])
-    states = [str(job.get("state")) for job in jobs]
-    for place, state in enumerate(states):
-        if state not in ALIVE:
-            events = [str(event["description"]) for event in jobs[place].get("events") or ()]
-            return state, events[-1] if events else ""
-    return next((state for state in states if state in WAITS), states[0]), ""
+    said = []
+    for number in numbers:
+        row = rows.get(number, {})
+        events = {each["type"]: str(each["description"]) for each in row.get("events") or ()}
+        asked = events.get("FRAG_JOB_REQUEST")
+        last = asked or next(reversed(events.values()), "")
+        said.append((CANCELLED if asked else row.get("state", ""), last))
+    return min(said, key=lambda each: (each[0] in ALIVE, each[0] not in WAITS), default=("", ""))

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from coalloc.adapters.batch.settings import BatchSettings, Folder, Wait, read_batch
 
-Word = Annotated[str, Meta(pattern=r"^(?!-)[\w.-]*$", extra={"kind": "a name in OAR"})]
+Word = Annotated[str, Meta(pattern=r"^[\w.-]*$", extra={"kind": "a name in OAR"})]
 
 
 class OarSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
@@ -19,8 +19,7 @@ class OarSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
     project: Word = ""
     """--project of what is submitted."""
     scripts: Folder = ""
-    """Folder that users may write to and nodes read, for the scripts of jobs; default the user's
-    home."""
+    """Folder where users may write and nodes read, for jobs' scripts; default the user's home."""
     queue_wait_s: Wait = 60.0
     """A part that OAR has not started after this long is refused, s."""
 

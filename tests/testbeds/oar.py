@@ -172,9 +172,11 @@ class OarTestbed:
         self._written()
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
         # OAR has bash read ~/.bashrc before every job, of which root's may do anything.
-        line = "! test -e ~/.bashrc || mount --bind /dev/null ~/.bashrc; exec /usr/sbin/sshd -D -e -f $0"
-        words = ("unshare", "--mount", "sh", "-c", line, str(self.root / "sshd_config"))
-        self._start("sshd", *words)
+        line = (
+            "! test -e ~/.bashrc || mount --bind /dev/null ~/.bashrc; exec /usr/sbin/sshd -D -f $0"
+        )
+        config = str(self.root / "sshd_config")
+        self._start("sshd", "unshare", "--mount", "sh", "-c", line, config)
         self._start_almighty()
         wait_port(self.ports[1], self._daemons["sshd"], "sshd")
 
@@ -187,7 +189,7 @@ class OarTestbed:
         """End Almighty and the database."""
         for name in ("Almighty", "postgres"):
             ended = self._daemons.pop(name)
-            below = [pid for pid in marked(f"OAR_BED={name}:{self.root}")]
+            below = marked(f"OAR_BED={name}:{self.root}")
             kill([ended.pid, *below])
             ended.wait()
             wait_gone(below)
@@ -254,7 +256,8 @@ class OarTestbed:
         found = shutil.which(name, path="/usr/bin:/usr/sbin")
         assert found is not None
         content, path = Path(found).read_bytes(), self.root / "bin" / name
-        assert content.count(CONFIGURATION.encode()) == 1 and len(str(self.link)) == 17
+        assert content.count(CONFIGURATION.encode()) == 1
+        assert len(str(self.link)) == len(CONFIGURATION)
         path.write_bytes(content.replace(CONFIGURATION.encode(), str(self.link).encode()))
         shutil.chown(path, "root", "oar")
         path.chmod(0o6755)
@@ -304,9 +307,7 @@ def _run(*words: str, **identity: Any) -> None:
 
 
 @contextlib.contextmanager
-def bed(
-    nodes: Mapping[str, int] | None = None, *, keep: bool = False
-) -> Iterator[OarTestbed]:
+def bed(nodes: Mapping[str, int] | None = None, *, keep: bool = False) -> Iterator[OarTestbed]:
     """Run a cluster of these nodes and their resources; default two nodes of two.
 
     Raises

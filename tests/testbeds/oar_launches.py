@@ -9,7 +9,7 @@ import pwd
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.oar.launcher import OarLauncher
+from coalloc.adapters.oar.launcher import OarLauncher, open_oar
 from coalloc.adapters.oar.settings import OarSettings, read_settings
 from coalloc.model.sites.parts import PartSpec
 from tests.support.launch_bed import LaunchTestbed
@@ -48,6 +48,13 @@ def settings_of(oar: OarTestbed, **given: Any) -> dict[str, Any]:
     }
 
 
+def opened(site: OarSettings, state: Path) -> OarLauncher:
+    """The launcher of an adapter that is opened."""
+    launcher = open_oar(site, state).launcher
+    assert isinstance(launcher, OarLauncher)
+    return launcher
+
+
 class OarLaunches(LaunchTestbed):
     """What the tests of the local launcher have, on an OAR cluster."""
 
@@ -60,7 +67,7 @@ class OarLaunches(LaunchTestbed):
         self.cwd.chmod(0o777)
         self.oar = oar
         self.site: OarSettings = read_settings(settings_of(oar, **given), oar.name)
-        self.launcher = OarLauncher(self.site, self.state)
+        self.launcher = opened(self.site, self.state)
 
     def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
         given = {"cluster": self.oar.name, "nodes": (("o1", 1),), "time_limit": 60.0}
@@ -69,7 +76,7 @@ class OarLaunches(LaunchTestbed):
     def restart(self) -> None:
         """Let the executor's launcher die, and its successor adopt the parts."""
         self.launcher.close()
-        self.launcher = OarLauncher(self.site, self.state)
+        self.launcher = opened(self.site, self.state)
 
     def jobs(self) -> list[str]:
         """Names of the cluster's jobs that are not over."""
