@@ -87,12 +87,15 @@ class OarJob(PartJob):
 
     def state(self) -> tuple[str | None, str]:
         try:
-            state, reason = joint_state(self._numbers, self._rows("-f"))
+            rows = self._rows("-f")
         except BatchError:
             return None, ""
+        state, reason = joint_state(self._numbers, rows)
         wait_s = self._site["queue_wait_s"]
-        if state in WAITS and time.monotonic() - self._submitted > wait_s:
-            return OVERDUE, f"OAR has not started it within {wait_s:g} s"
+        left_s = self._submitted + wait_s - time.monotonic()
+        expected = max((row.get("scheduledStart") or 0 for row in rows.values()), default=0)
+        if state in WAITS and (left_s < 0.0 or expected > time.time() + left_s):
+            return OVERDUE, f"OAR does not start it within {wait_s:g} s"
         return state, reason
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
@@ -108,17 +111,15 @@ class OarJob(PartJob):
 
     def release(self, *, has_run: bool) -> bool:
         try:
-            if self.is_unsure:
-                if not self._undo():
-                    return False
-            elif not (has_run and self._are_gone()):
-                self.kill()
-                if not self._are_gone():
-                    return False
             self._run("/bin/sh", "-c", f"rm -f {self._script}")
+            if self.is_unsure:
+                return self._undo()
+            if has_run and self._are_gone():
+                return True
+            self.kill()
+            return self._are_gone()
         except BatchError:
             return False
-        return True
 
     def _wrapper(self, port: int) -> str:
         """The script of the jobs; its argument is the node's name."""

@@ -119,7 +119,7 @@ def test_time_limit(quick: Launches) -> None:
 
 
 def test_lease_that_is_not_renewed(launch: Launches) -> None:
-    spec = launch.shell("true", lease_s=5.0)
+    spec = launch.shell("true", lease_s=launch.short_lease_s)
     assert launch.claim(spec).state is PartState.READY
     report = launch.ended(spec.key)
     assert report.state is PartState.REFUSED

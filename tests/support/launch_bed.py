@@ -24,6 +24,9 @@ NODES = {"nodes": ["n[1-4]"], "slots": 4}
 class LaunchTestbed:
     """A launcher, its state folder, and the folder its jobs run in."""
 
+    short_lease_s = 5.0
+    """In which a part is surely ready."""
+
     def __init__(self, root: Path, settings: object = None) -> None:
         self.state, self.cwd = root / "state", root / "work"
         self.cwd.mkdir(exist_ok=True)

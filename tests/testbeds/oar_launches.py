@@ -60,6 +60,7 @@ class OarLaunches(LaunchTestbed):
 
     all_nodes = (("o1", 2), ("o2", 2))
     another_node = (("o2", 1),)
+    short_lease_s = 45.0
 
     def __init__(self, root: Path, oar: OarTestbed, **given: Any) -> None:
         self.state, self.cwd = root / "state", root / "work"
@@ -70,7 +71,9 @@ class OarLaunches(LaunchTestbed):
         self.launcher = opened(self.site, self.state)
 
     def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
+        # OAR takes seconds to start a job, and a busy machine makes it later.
         given = {"cluster": self.oar.name, "nodes": (("o1", 1),), "time_limit": 60.0}
+        given |= {"lease_s": 300.0}
         return super().spec(*argv, job=job, **(given | fields))
 
     def restart(self) -> None:
