@@ -26,8 +26,8 @@ def is_running(oar: OarTestbed, number: str) -> bool:
 def test_local_jobs_take_their_resources_until_their_walltime(oar: OarTestbed) -> None:
     number = oar.submit("{network_address='o1'}/resource_id=1,walltime=0:20:0")
     spare = oar.submit("/resource_id=3", "-t", "besteffort", account=another_user())
-    waits = oar.submit("/resource_id=4", account=another_user())
     oar.wait(lambda: is_running(oar, number) and is_running(oar, spare), "two jobs run")
+    waits = oar.submit("/resource_id=4", account=another_user())
     reading = reading_of(oar)
     assert [(node.name, node.slots, node.state) for node in reading.nodes] == [
         ("o1", 2, NodeState.UP),

@@ -21,7 +21,8 @@ class OarSite(Running):
     def __init__(self, root: Path, oar: OarTestbed) -> None:
         self.oar = oar
         # OAR takes seconds to start a job, and a busy machine makes it later.
-        super().__init__(root, clusters={"o": 2, "alpha": 2}, start="prepare_timeout_s = 90.0")
+        start = "prepare_timeout_s = 90.0\nlease_s = 180.0"
+        super().__init__(root, clusters={"o": 2, "alpha": 2}, start=start)
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A cluster in the configuration."""
