@@ -74,4 +74,5 @@ def test_only_its_user_and_root_delete_a_job(site: OarSite) -> None:
     assert site.job(job)["state"] == "running"
     site.oar.delete_all()
     ended = site.wait(job)
-    assert ended["state"] == "failed", ended
+    assert ended["state"] == "cancelled", ended
+    assert ("lost", "cancelled_there") in {(p["state"], p["reason"]) for p in ended["parts"]}
