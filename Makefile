@@ -14,17 +14,18 @@ PYTHON := $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 endif
 
 .DEFAULT_GOAL := help
-FAST := not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake and not browser
+FAST := not slow and not nightly and not slurm and not gridengine and not oar and not simgrid and not snakemake and not browser
 SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin libopenmpi-dev slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core
 GRIDENGINE := gridengine-master gridengine-exec gridengine-client
+OAR := oar-server oar-node oar-user oar-server-pgsql oar-user-pgsql libjson-perl postgresql openssh-server
 SIMGRID := g++ libsimgrid-dev
 BROWSER := chromium chromium-driver fonts-dejavu-core
 
-.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online bench-instances nightly docs site stage deb rpm dist \
-  kernels coverage mutation clean links slurm ssh gridengine simgrid snakemake prometheus rpmbuild browser
+.PHONY: help run test test-slurm test-gridengine test-oar test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online bench-instances nightly docs site stage deb rpm dist \
+  kernels coverage mutation clean links slurm ssh gridengine oar simgrid snakemake prometheus rpmbuild browser
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | bench-instances | nightly | docs | site | deb | rpm | dist | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-oar | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | bench-instances | nightly | docs | site | deb | rpm | dist | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
@@ -77,6 +78,20 @@ gridengine:
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(GRIDENGINE); \
 	  else \
 	    echo "Grid Engine is not installed; as root: apt-get install $(GRIDENGINE)" >&2; \
+	  fi
+
+test-oar: .venv/.installed oar
+	$(BIN)/pytest -m "oar and not nightly" -rs tests/oar tests/contract
+
+# Debian's OAR, with a database and an sshd; none of their services is wanted.
+oar:
+	@test -x /usr/lib/oar/Almighty && test -x /usr/lib/oar/oarsub && test -x /usr/sbin/sshd && \
+	  ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends $(OAR) || \
+	      echo "OAR could not be installed: its tests skip" >&2; \
+	  else \
+	    echo "OAR is not installed; as root: apt-get install $(OAR)" >&2; \
 	  fi
 
 test-simgrid: .venv/.installed simgrid

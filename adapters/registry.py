@@ -57,6 +57,11 @@ ADAPTERS: Mapping[str, AdapterKind] = {
         "gridengine.adapter:open_gridengine",
         "a Grid Engine cell, by its commands",
     ),
+    "oar": AdapterKind(
+        "oar.settings:read_settings",
+        "oar.launcher:open_oar",
+        "an OAR cluster, by its commands",
+    ),
     "slurm": AdapterKind(
         "slurm.settings:read_settings",
         "slurm.adapter:open_slurm",

@@ -20,6 +20,7 @@ from schemas import NEEDED, UNLIMITED, given_by_others, plan_schema, snapshot_sc
 
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.gridengine.settings import GridEngineSettings
+from coalloc.adapters.oar.settings import OarSettings
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.cli.submit.sbatch_words import WORDS
 from coalloc.model.formats.job_json import Times
@@ -66,6 +67,7 @@ TABLES: Mapping[str, type[Struct]] = {
 SETTINGS: Mapping[str, type[BatchSettings]] = {
     "slurm": SlurmSettings,
     "gridengine": GridEngineSettings,
+    "oar": OarSettings,
 }
 # Adapters but Slurm's show only what they add to the keys of every batch system.
 WHOLE = "slurm"

@@ -257,7 +257,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     name: Text
     owner: str = ""
     """Only this user's jobs may be placed there; empty: everybody's."""
-    adapter: Literal["local", "trace", "slurm", "gridengine"] = "local"
+    adapter: Literal["local", "trace", "slurm", "gridengine", "oar"] = "local"
     link_gbps: Gbps | None = None
     intra_gbps: InsideGbps | None = None
     link_latency_s: Latency = 0.0

@@ -71,6 +71,8 @@ class BatchLauncher(PartLauncher):
     """Claims nodes of a batch system through runners; a subclass says of which."""
 
     folder_type = BatchFolder
+    keeps_limits = ""
+    """Name of the batch system, where it gives no more time than a job was submitted with."""
 
     def __init__(self, state_dir: Path) -> None:
         self._spawned: dict[PartKey, float] = {}
@@ -82,6 +84,14 @@ class BatchLauncher(PartLauncher):
         self.gate: Gate | None = None
         """Port for the wrappers of claims that wait in the queue without a runner."""
         super().__init__(state_dir)
+
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        folder = self._parts.get(key) if self.keeps_limits else None
+        most_s = None if folder is None else kept(str(folder.path), "spec.json").get("time_limit_s")
+        if most_s is not None and limit_s > most_s:
+            why = f"{self.keeps_limits} ends it after {most_s:g} s, which cannot be extended"
+            raise AdapterError(why)
+        super().limit(key, limit_s)
 
     def fileno(self) -> int:
         return super().fileno() if self.gate is None else self.gate.fileno()

@@ -26,9 +26,8 @@ from coalloc.adapters.gridengine.part_commands import GridEngineSite
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import EXCLUSIVE, MEMORY, chosen_queues, sized
 from coalloc.adapters.gridengine.settings import GridEngineSettings
-from coalloc.adapters.runner.grant import kept
 from coalloc.model.shape import taken
-from coalloc.model.sites.parts import PartKey, PartSpec
+from coalloc.model.sites.parts import PartSpec
 from coalloc.model.sites.reading import NodeReading
 
 HOSTS_MAX_AGE_S = 60.0
@@ -39,6 +38,7 @@ class GridEngineLauncher(BatchLauncher):
 
     runner = "gridengine.part_job:GridEnginePart"
     honours = frozenset({"account", "partition"})
+    keeps_limits = "Grid Engine"
 
     def __init__(self, settings: GridEngineSettings, state_dir: Path) -> None:
         self._settings = settings
@@ -49,15 +49,6 @@ class GridEngineLauncher(BatchLauncher):
         """Of the hosts of the part that was checked last."""
         self._hosts_read = float("-inf")
         super().__init__(state_dir)
-
-    def limit(self, key: PartKey, limit_s: float) -> None:
-        """Let a part run shorter: Grid Engine ends it after what its ``h_rt`` was asked for."""
-        folder = self._parts.get(key)
-        spec = {} if folder is None else kept(str(folder.path), "spec.json")
-        most_s = spec.get("time_limit_s")
-        if most_s is not None and limit_s > most_s:
-            raise AdapterError(f"Grid Engine ends it after {most_s:g} s: h_rt cannot be extended")
-        super().limit(key, limit_s)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse hosts that are not the queue's, and more processes than they have slots."""

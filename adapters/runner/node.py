@@ -40,7 +40,11 @@ CONNECT_LIMIT_S = 5.0
 RETRY_S = 2.0
 GATE_RETRY_S = 0.1
 OVER_LIMIT_S = 10.0
-JOB_IDS = (("COALLOC_SLURM_JOB_ID", "SLURM_JOB_ID"), ("COALLOC_GRIDENGINE_JOB_ID", "JOB_ID"))
+JOB_IDS = (
+    ("COALLOC_SLURM_JOB_ID", "SLURM_JOB_ID"),
+    ("COALLOC_GRIDENGINE_JOB_ID", "JOB_ID"),
+    ("COALLOC_OAR_JOB_ID", "OAR_JOB_ID"),
+)
 """What a process sees of the batch system's own variables, and their names there."""
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 PATIENCE_S = 900.0

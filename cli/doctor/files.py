@@ -28,6 +28,7 @@ WRITTEN_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "slurm": ("scontrol", "sinfo", "squeue", "sbatch", "salloc", "srun", "scancel"),
     "gridengine": ("qstat", "qsub", "qdel", "qconf", "qhost"),
+    "oar": ("oarnodes", "oarstat", "oarsub", "oardel"),
 }
 """What an executor calls, by adapter."""
 

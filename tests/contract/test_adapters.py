@@ -19,9 +19,11 @@ from coalloc.model.errors import InputError
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 from tests.support.part_specs import part_spec
-from tests.testbeds import gridengine, slurm
+from tests.testbeds import gridengine, oar, slurm
 from tests.testbeds.gridengine_launches import settings_of as settings_of_cell
 from tests.testbeds.gridengine_launches import shared_cell
+from tests.testbeds.oar_launches import settings_of as settings_of_oar
+from tests.testbeds.oar_launches import shared_oar
 from tests.testbeds.slurm_launches import settings_of, shared_bed
 
 LIMIT_S = 60.0
@@ -39,10 +41,16 @@ def gridengine_settings(_: Path) -> dict[str, Any]:
     return settings_of_cell(shared_cell())
 
 
+def oar_settings(_: Path) -> dict[str, Any]:
+    """Those of a real cluster, which all tests of one run share."""
+    return settings_of_oar(shared_oar())
+
+
 # Settings with which an adapter can be opened anywhere, with at least two slots in the cluster.
 SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "local": lambda _: {"nodes": ["n[1-2]"], "slots": 2},
     "gridengine": gridengine_settings,
+    "oar": oar_settings,
     "slurm": slurm_settings,
     "trace": lambda folder: {"platform": str(written(folder / "platform.json", PLATFORM))},
 }
@@ -52,7 +60,7 @@ READ_ONLY = {"trace"}
 
 
 # What is absent for the adapters that need more than Python: nothing, if empty.
-MISSING = {"gridengine": gridengine.missing, "slurm": slurm.missing}
+MISSING = {"gridengine": gridengine.missing, "oar": oar.missing, "slurm": slurm.missing}
 
 
 def marked(name: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,22 +13,23 @@ import pytest
 from coalloc.adapters.base import AdapterError
 from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import Signpost, wait_dead
-from tests.testbeds import gridengine, slurm
+from tests.testbeds import gridengine, oar, slurm
 from tests.testbeds.gridengine_launches import GridEngineLaunches, shared_cell
+from tests.testbeds.oar_launches import OarLaunches, shared_oar
 from tests.testbeds.slurm_launches import SlurmLaunches, shared_bed
 
-NOBODY = pwd.getpwnam("nobody")
-Launches = GridEngineLaunches | SlurmLaunches
+Launches = GridEngineLaunches | OarLaunches | SlurmLaunches
 SYSTEMS: dict[str, Callable[[Path], Launches]] = {
     "gridengine": lambda root: GridEngineLaunches(root, shared_cell()),
+    "oar": lambda root: OarLaunches(root, shared_oar()),
     "slurm": lambda root: SlurmLaunches(root, shared_bed()["c"]),
     "slurm-salloc": lambda root: SlurmLaunches(root, shared_bed()["c"], start="salloc"),
     "slurm-sbatch": lambda root: SlurmLaunches(root, shared_bed()["c"], start="sbatch"),
 }
-MISSING = {"gridengine": gridengine.missing, "slurm": slurm.missing}
-ONCE = ("gridengine", "slurm")
+MISSING = {"gridengine": gridengine.missing, "oar": oar.missing, "slurm": slurm.missing}
+ONCE = ("gridengine", "oar", "slurm")
 """For what does not depend on how Slurm is asked."""
-EVERY_WAY = ("gridengine", "slurm-salloc", "slurm-sbatch")
+EVERY_WAY = ("gridengine", "oar", "slurm-salloc", "slurm-sbatch")
 
 
 def on(names: tuple[str, ...]) -> list[Any]:
@@ -119,7 +119,7 @@ def test_time_limit(quick: Launches) -> None:
 
 
 def test_lease_that_is_not_renewed(launch: Launches) -> None:
-    spec = launch.shell("true", lease_s=5.0)
+    spec = launch.shell("true", lease_s=launch.short_lease_s)
     assert launch.claim(spec).state is PartState.READY
     report = launch.ended(spec.key)
     assert report.state is PartState.REFUSED
@@ -212,14 +212,15 @@ def test_batch_system_restarts_in_between(launch: Launches, sign: Signpost) -> N
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can run another user's jobs")
 def test_another_users_job(launch: Launches) -> None:
+    user = launch.another_user
     spec = launch.shell(
         "id -un; id -un >> theirs; ls -l $COALLOC_HOSTFILE | cut -c1-10",
-        uid=NOBODY.pw_uid,
+        uid=user.pw_uid,
     )
     report = launch.claim(spec)
     assert report.state is PartState.READY, report
-    assert launch.owners() == ["nobody"]
+    assert launch.owners() == [user.pw_name]
     launch.launcher.go(spec.key)
     assert launch.ended(spec.key).exit_code == 0
-    assert launch.output() == "nobody\n-rw-------\n"
-    assert (launch.cwd / "theirs").stat().st_uid == NOBODY.pw_uid
+    assert launch.output() == f"{user.pw_name}\n-rw-------\n"
+    assert (launch.cwd / "theirs").stat().st_uid == user.pw_uid

@@ -56,7 +56,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def adapter(desk: Any, settings: dict[str, Any], tmp_path: Path) -> Iterator[Adapter]:
-    opened: Adapter = desk.open_desk(settings, "c", "clusters.c", tmp_path / "state")
+    opened: Adapter = desk.open_desk(desk.read_settings(settings, "c"), tmp_path / "state")
     yield opened
     assert opened.launcher is not None
     opened.launcher.close()

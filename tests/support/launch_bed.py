@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import select
 import time
 from collections.abc import Callable, Iterable
@@ -23,6 +24,9 @@ NODES = {"nodes": ["n[1-4]"], "slots": 4}
 class LaunchTestbed:
     """A launcher, its state folder, and the folder its jobs run in."""
 
+    short_lease_s = 5.0
+    """In which a part is surely ready."""
+
     def __init__(self, root: Path, settings: object = None) -> None:
         self.state, self.cwd = root / "state", root / "work"
         self.cwd.mkdir(exist_ok=True)
@@ -35,6 +39,11 @@ class LaunchTestbed:
         if reports := self.launcher.poll():
             self.wait([report.key for report in reports], lambda report: report.is_ended)
         self.launcher.close()
+
+    @property
+    def another_user(self) -> pwd.struct_passwd:
+        """A user who is not this process's, and whose jobs run here."""
+        return pwd.getpwnam("nobody")
 
     def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
         values: dict[str, Any] = {"cwd": str(self.cwd), "grace_s": 5.0}
