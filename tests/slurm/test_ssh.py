@@ -25,7 +25,7 @@ RUN = 'echo "$COALLOC_CLUSTER $COALLOC_RANK" >> {lines}; sleep {run_s}; exit 0'
 
 @contextlib.contextmanager
 def site_by_ssh(
-    root: Path, running: SlurmTestbed, **options: float
+    root: Path, running: SlurmTestbed, route: str = "auto", **options: float
 ) -> Iterator[tuple[SlurmSite, dict[str, LoginNode], struct_passwd]]:
     """Daemon and executors of one ordinary user, who has nothing but logins."""
     steering = {cluster.name: {"SLURM_CONF": str(cluster.conf)} for cluster in running}
@@ -34,7 +34,8 @@ def site_by_ssh(
         login_user(root, "ada") as ada,
         login_nodes(root / "ssh", ada.pw_name, steering, **options) as nodes,  # type: ignore[arg-type]
     ):
-        each = {name: {"conf": "", "address": "", **node.settings} for name, node in nodes.items()}
+        own = {"conf": "", "address": "", "route": route}
+        each = {name: {**own, **node.settings} for name, node in nodes.items()}
         with SlurmSite(root / "site", running, each=each, account=ada) as site:
             yield site, nodes, ada
 
@@ -90,3 +91,40 @@ def test_jobs_whose_connections_are_killed_at_any_time(root: Path, killed: str) 
             ends_once(site, job, lines)
         kills = 20 if killed == "master" else 0
         assert sum(node.accepted for node in nodes.values()) <= 2 + kills
+
+
+def test_nodes_that_reach_nobody_start_together_and_leave_nothing(root: Path) -> None:
+    with bed(*alike(2, 2)) as running, site_by_ssh(root, running, "files") as (site, nodes, ada):
+        lines = Path(ada.pw_dir) / "lines"
+        ends_once(site, submitted(site, ada, lines, 0.5), lines)
+        failed = site.wait(site.submit(["sh", "-c", "exit 3"], 1, cwd=ada.pw_dir))
+        assert (failed["state"], failed["exit_code"]) == ("failed", 3)
+        wrong = site.wait(site.submit(["no-such-program"], 1, cwd=ada.pw_dir))
+        assert "no-such-program: no such command" in wrong["detail"]
+        long = site.submit(["sleep", "600"], 4, cwd=ada.pw_dir)
+        site.until(lambda: site.job(long)["state"] == "running")
+        site.ask("cancel", job=long)
+        assert site.wait(long)["state"] == "cancelled"
+        site.bed.wait(lambda: all(each.is_idle() for each in site.bed), "no job is left")
+        site.bed.wait(lambda: not Path(ada.pw_dir, ".coalloc").exists(), "no file is left")
+        assert [node.accepted for node in nodes.values()] == [1, 1]
+
+
+@pytest.mark.nightly
+def test_jobs_by_files_outlive_kills_at_any_time(root: Path) -> None:
+    draw = random.Random("files")
+    with bed(*alike(2, 2)) as running, site_by_ssh(root, running, "files") as (site, _, ada):
+        for number in range(24):
+            lines = Path(ada.pw_dir) / f"lines{number}"
+            job = submitted(site, ada, lines, 1.0)
+            time.sleep(draw.uniform(0.0, 6.0))
+            killed, name = ("master", "executor", "runner")[number % 3], draw.choice("ab")
+            if killed == "master":
+                os.kill(draw.choice(masters(ada)), signal.SIGKILL)
+            elif killed == "runner":
+                site.kill_runner()
+            else:
+                site.kill(name)
+                site.start_executor(name)
+            ends_once(site, job, lines)
+        site.bed.wait(lambda: not Path(ada.pw_dir, ".coalloc").exists(), "no file is left")
