@@ -62,7 +62,8 @@ def look(shell: Shell, folder: str, factors: str, route: str) -> Look:
         raise CommandError(f"no Slurm answers there: {' '.join(seen.get('slurm', ()))}")
     ahead_s = float(seen["clock"][0]) - before - took_s / 2
     hosts, port = shell.relay(folder)
-    nodes, settings = f"not looked at, none was free within {JOB_S} s", {"route": route}
+    nodes = f"not looked at, none was free within {JOB_S} s"
+    settings: dict[str, Any] = {"route": route}
     with socket.create_server(("", 0)) as here:
         head = f"{socket.getfqdn()}:{here.getsockname()[1]}"
         script = NODE.format(limit=JOB_S, login=f"{hosts}:{port}", head=head)

@@ -64,11 +64,10 @@ class FileNode:
         self.is_served = self.is_finished = self.is_over = False
 
 
-class FileNodes(threading.Thread):
+class FileNodes:
     """Stands for the wrappers of one part at the barrier that listens at `port`."""
 
     def __init__(self, spec: BatchSpec, folder: str, port: int, job: PartJob) -> None:
-        super().__init__(daemon=True)
         self._part, self._folder, self._port, self._job = spec, folder, port, job
         self._home = spec["site"]["files"]
         self._nodes: dict[str, FileNode] = {}
@@ -83,7 +82,11 @@ class FileNodes(threading.Thread):
         self._limit_s = spec["time_limit_s"]
         self._ask_at = time.monotonic() + ASK_S
 
-    def run(self) -> None:
+    def start(self) -> None:
+        """Do so in a thread, as long as this process lives."""
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
         while not (self._nodes and all(node.is_over for node in self._nodes.values())):
             self._is_lost = True
             with suppress(BatchError):  # nothing is known now
@@ -202,7 +205,7 @@ class FileNodes(threading.Thread):
     def _has_all(self, letter: str) -> bool:
         return all(letter in self._said.get(name, {}) for name in self._speakers())
 
-    def _started(self) -> float:
+    def _begun(self) -> float:
         """Start of the first process, wall-clock seconds; infinite: not yet."""
         return min((float(s["S"]) for s in self._said.values() if "S" in s), default=inf)
 
@@ -268,12 +271,12 @@ class FileNodes(threading.Thread):
     # -- the clock
 
     def _look_at_clock(self) -> None:
-        if self._limit_s and time.time() >= self._started() + self._limit_s:
+        if self._limit_s and time.time() >= self._begun() + self._limit_s:
             why = f"ran longer than its limit of {self._limit_s:g} s"
             self._stop("time_limit", why, self._part["grace_s"])
         if time.monotonic() >= self._kill_at:
             self._kill_at = inf
-            self._owed.append(self._signal("URG") if self._started() < inf else ())
+            self._owed.append(self._signal("URG") if self._begun() < inf else ())
 
     def _stop(self, reason: str, detail: str, grace_s: float) -> None:
         """End what runs, or see to it that nothing begins."""
@@ -291,7 +294,7 @@ class FileNodes(threading.Thread):
     def _pause_s(self) -> float:
         if not self._is_lost and (self._owed or (self._is_go and not self._has_all("A"))):
             return SOON_S / 10
-        ran_s = time.time() - self._started()
+        ran_s = time.time() - self._begun()
         if self._reason or self._is_lost or (self._is_go and ran_s == -inf):
             return SOON_S
         if ran_s > -inf:
