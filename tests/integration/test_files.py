@@ -45,7 +45,7 @@ def spread():
             except OSError:
                 pass
 threading.Thread(target=spread, daemon=True).start()
-sys.exit(max(each.wait() for each in running))
+os._exit(max(each.wait() for each in running))
 """
 """A step: a shell on each node, with the same input for all."""
 ENDS_S = 30.0
