@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ from coalloc.adapters.runner.batch.job import PartJob
 from coalloc.adapters.runner.batch.supervisor import PartSupervisor
 from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.grant import keep
+from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import StatusFile
 
 SHELLS = [
@@ -60,24 +61,25 @@ class Machine(PartJob):
     asked_s = None
 
     def __init__(self, spec: dict[str, Any], folder: Path, shell: tuple[str, ...]) -> None:
-        self._spec, self._folder, self._home = spec, folder, folder / "home"
-        self._words, self._job = shell, None
+        self._spec, self._folder, self._root = cast(BatchSpec, spec), str(folder), folder
+        self._home, self._words = folder / "home", shell
+        self._job: subprocess.Popen[bytes] | None = None
         self.number, self.is_cut, self.started_job = "", False, 0
         self.lease_s = 60
 
     def attend(self, port: int) -> None:
-        files.FileNodes(self._spec, str(self._folder), port, self).start()
+        files.FileNodes(self._spec, self._folder, port, self).start()
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         self.shell(files.OPEN.format(self._spec["site"]["files"]))
         names = ",".join(dict.fromkeys(rank["node"] for rank in self._spec["ranks"]))
         shell = " ".join(self._words)
-        step = [sys.executable, str(self._folder / "step.py"), shell, names]
+        step = [sys.executable, str(self._root / "step.py"), shell, names]
         Path(step[1]).write_text(STEP)
         env = {**self._env(), "SLURM_JOB_NUM_NODES": str(names.count(",") + 1)}
         env |= {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": names, "SLURMD_NODENAME": names}
         env |= {"COALLOC_FILES": self._spec["site"]["files"], "COALLOC_LEASE": str(self.lease_s)}
-        script = self._folder / "job.sh"
+        script = self._root / "job.sh"
         script.write_text(f'scontrol() {{ echo "$3" | tr , "\\n"; }}\n{files.JOB}')
         words = [*self._words, str(script), *step]
         self._job = subprocess.Popen(words, env=env, start_new_session=True)
@@ -167,13 +169,8 @@ class Part:
     def opened(self) -> PartSupervisor:
         self.status.preallocate(len(self.spec["ranks"]))
         fds = (self._orders[0], self._wake[0])
-        return PartSupervisor(
-            self.spec,
-            str(self.folder),
-            self.status,
-            self.job,
-            fds,  # type: ignore[arg-type]
-        )
+        spec = cast(BatchSpec, self.spec)
+        return PartSupervisor(spec, str(self.folder), self.status, self.job, fds)
 
     def order(self, line: str) -> None:
         os.write(self._orders[1], f"{line}\n".encode())
