@@ -58,8 +58,8 @@ class Starter(Protocol):
         Raises `ClaimRefusedError` where nodes are taken or do not exist, and `AdapterError`.
         """
 
-    def go(self, key: PartKey) -> None:
-        """Open the barrier."""
+    def go(self, key: PartKey, at: float = 0.0) -> None:
+        """Open the barrier, at this wall-clock time if it is to come."""
 
     def abort(self, key: PartKey, reason: str = "") -> None:
         """Give the claim up; where the processes run already, end them."""
@@ -129,6 +129,8 @@ class Adapter(Struct, frozen=True, kw_only=True):
     """Folder of the socket at which runners call the executor, and what orders a part's to call;
     None: parts have no streams."""
     files: Files = ("", "", 0.0)
+    lacks: frozenset[str] = frozenset()
+    """Abilities of executors (`core.base.messages`) that its parts have not."""
     has_slow_claims: bool = False
     """Each of its claims is a job of a batch system, which costs seconds."""
     pause: Callable[[bool], float] = lambda is_idle: 1.0

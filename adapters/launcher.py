@@ -145,8 +145,8 @@ class PartLauncher:
         """The folder of the executor's socket, and what orders a part's runner to call there."""
         return self._root, lambda key: self._order(key, "stream")
 
-    def go(self, key: PartKey) -> None:
-        self._order(self._place.get(key, (key,))[0], "go")
+    def go(self, key: PartKey, at: float = 0.0) -> None:
+        self._order(self._place.get(key, (key,))[0], f"go {at}")
 
     def abort(self, key: PartKey, reason: str = "") -> None:
         first, place = self._place.get(key, (key, -1))

@@ -125,8 +125,8 @@ class LauncherActions:
                 launcher.hasten(key)
             case LimitPart(key=key, limit_s=limit_s):
                 launcher.limit(key, limit_s)
-            case StartPart(key=key):
-                launcher.go(key)
+            case StartPart(key=key, at=at):
+                launcher.go(key, at)
             case EndPart(key=key, reason=reason):
                 launcher.abort(key, reason=reason)
             case RemovePart(key=key, how=how):

@@ -108,6 +108,7 @@ class ExecutorService:
         self._stager = Stager(adapter.files, access.owner, state, self._say) if is_own else None
         own = {SLOW_CLAIMS: adapter.has_slow_claims, STAGES: self._stager is not None}
         state.abilities += tuple(word for word, is_so in own.items() if is_so)
+        state.abilities = tuple(word for word in state.abilities if word not in adapter.lacks)
         progress = ProgressFile(state_dir / "progress.json", log)
         started = StartedFile(state_dir / "started")
         if progress.kept is not None:

@@ -104,7 +104,7 @@ class BatchLauncher(PartLauncher):
 
     def _open_gate(self, settings: BatchSettings) -> None:
         first, last = settings.ports or (0, 0)
-        host = LOOPBACK if settings.is_relayed else ""
+        host = LOOPBACK if settings.is_relayed or settings.is_by_files else ""
         try:
             self.gate = Gate(self._root / "gate", (first, last), super().fileno(), host)
         except OSError as error:
@@ -278,6 +278,7 @@ def site_of_part(
         "python": settings.python,
         "ssh": login_of(settings),
         "relay": relay,
+        "files": "",
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct, field
 
@@ -51,6 +51,13 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     ports: tuple[Port, ...] = ()
     """First and last port on which the executor's machine listens to the nodes, one for each part
     and one for the gate; default any that is free."""
+    route: Literal["auto", "head", "login", "files"] = "auto"
+    """Whom nodes call with ``ssh``: the executor's machine, the login node, or nobody, where their
+    parts are told and read by files in a home that all share. Default: with `address` the first,
+    else the second; ``coalloc connect`` finds it out."""
+    whole_jobs: bool = False
+    """Only jobs that run here as a whole, as where the nodes' clocks differ from this machine's, so
+    that parts cannot be told when to start together."""
     python: str = "python3"
     """Python 3.6 or later on the nodes, by name or path."""
     command_limit_s: CommandLimit = 10.0
@@ -59,7 +66,13 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def is_relayed(self) -> bool:
         """Nodes reach the executor's machine by the login node."""
-        return bool(self.ssh and not self.address)
+        is_found = self.route == "login" or (self.route == "auto" and not self.address)
+        return bool(self.ssh and is_found)
+
+    @property
+    def is_by_files(self) -> bool:
+        """Nodes reach nobody, and are told and read by files."""
+        return self.route == "files"
 
     @cached_property
     def only(self) -> frozenset[str] | None:
@@ -85,6 +98,16 @@ def read_batch(value: Any, form: type[Settings], cluster: str, where: str) -> Se
     ports = settings.ports
     if ports and (len(ports) != 2 or ports[0] > ports[1]):
         raise InputError(f"{prefix}ports", f"{shown(list(ports))} is not a first and a last port")
+    for is_wrong, why in (
+        (settings.route != "auto" and not settings.ssh, "is for clusters with ssh"),
+        (
+            settings.route in {"login", "files"} and settings.address,
+            "goes without an address",
+        ),
+        (settings.route == "head" and not settings.address, "needs the address of this machine"),
+    ):
+        if is_wrong:
+            raise InputError(f"{prefix}route", f"{shown(settings.route)} {why}")
     if settings.nodes:
         expand(settings.nodes, f"{prefix}nodes")
     by_node = _by_node(settings.power_by_node, f"{prefix}power_by_node")

@@ -23,6 +23,7 @@ from coalloc.adapters.batch.settings import (
     Wait,
     read_batch,
 )
+from coalloc.model.errors import InputError
 
 _START = "(?!-)"
 _LETTER = "[^\\s,|=\"'@*?\\[\\]!&()]"
@@ -73,4 +74,7 @@ class GridEngineSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
 
 def read_settings(value: Any, cluster: str, where: str = "") -> GridEngineSettings:
     """Read the settings of the adapter ``gridengine``; see `read_batch`. Raises `InputError`."""
-    return read_batch(value, GridEngineSettings, cluster, where)
+    settings = read_batch(value, GridEngineSettings, cluster, where)
+    if settings.is_by_files:
+        raise InputError(f"{where}.route" if where else "route", "'files' is for Slurm only")
+    return settings

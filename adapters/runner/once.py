@@ -33,6 +33,8 @@ OF_SLURM = (
     "SLURM_TASK_PID",  # in whose place the command's own is put (`runner.rank`)
 )
 """Variables of a Slurm job that mean the same in the step of the wrappers and in a script."""
+OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_NODE")
+"""Variables of a batch job by which the tasks of its steps would be like its own."""
 OF_ARRAYS = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
 """Variables of an array's member, behind `COALLOC_ARRAY_` and `SLURM_ARRAY_`."""
 

@@ -1,6 +1,6 @@
 """Orders to what holds a part: one in each line, and the lease that they renew.
 
-``go``, ``renew``, ``limit SECONDS`` and ``abort - TEXT`` come to both kinds of holders,
+``go TIME``, ``renew``, ``limit SECONDS`` and ``abort - TEXT`` come to both kinds of holders,
 `runner.batch.supervisor` and `runner.runner`, and so does ``stream``, on which they call the
 executor (`runner.streams`); the first also takes ``arrange`` and ``hasten``, the second, on nodes,
 ``cancel SIGNAL GRACE`` and ``finish``.
@@ -22,6 +22,9 @@ from coalloc.adapters.runner.status import PAGE
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
 
+MOST_AHEAD_S = 10.0
+"""An order to go at a time is obeyed at most so much later, whatever the clock is, seconds."""
+
 
 class OrderLoop:
     """Waits for orders, signals and deadlines of one part; reading `orders_fd` does not block."""
@@ -39,7 +42,7 @@ class OrderLoop:
         self.orders_fd, self.wake_fd = orders_fd, -1
         self.orders = b""
         self.go_asked = self.is_started = False
-        self.lease_end = float("inf")
+        self.lease_end = self.go_due = float("inf")
 
     def _poll(self, *fds: int) -> None:
         """Wait for these descriptors from now on, beside orders and signals."""
@@ -52,7 +55,7 @@ class OrderLoop:
 
     def _wait(self, *deadlines: float) -> None:
         """Wait for the first deadline or for something to read, and take that in."""
-        due = min(self.lease_end, *deadlines)
+        due = min(self.lease_end, self.go_due, *deadlines)
         wait = None if due == float("inf") else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
         for fd, _ in self.poller.poll(wait):
             if time.monotonic() >= self.lease_end:
@@ -63,6 +66,7 @@ class OrderLoop:
                 os.read(fd, PAGE)
             else:
                 self._take(fd)
+        self._look_at_go()
 
     def _take_orders(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -76,14 +80,21 @@ class OrderLoop:
 
     def _obey_one(self, words: list[str]) -> None:
         if words[0] == "go":
-            self.go_asked = True
-            self._start_if_ready()
+            ahead_s = float(words[1]) - time.time() if words[1:] else 0.0
+            self.go_due = time.monotonic() + max(0.0, min(ahead_s, MOST_AHEAD_S))
+            self._look_at_go()
         elif words[0] == "renew" and not self.go_asked:
             self._renew()
         elif words[0] == "limit":
             self._limit(float(words[1]))
         elif words[0] == "abort":
             self.stop("aborted", words[2] if len(words) > 2 else "")
+
+    def _look_at_go(self) -> None:
+        if time.monotonic() >= self.go_due:
+            self.go_due = float("inf")
+            self.go_asked = True
+            self._start_if_ready()
 
     def _limit(self, limit_s: float) -> None:
         self.spec["time_limit_s"] = limit_s

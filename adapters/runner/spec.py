@@ -121,6 +121,9 @@ class BatchSite(TypedDict):
     relay: str
     """Addresses of the login node, with commas, and the port of the relay there, by which nodes
     reach the runner; empty: they reach it without."""
+    files: str
+    """Folder in the home of the login's user, by whose files nodes that reach nobody are told and
+    read; empty: they call. This, too, older claims do not have."""
 
 
 class BatchTerms(TypedDict):

@@ -43,6 +43,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         due=reader.due,
         pause=reader.pause,
         streams=own.streams,
+        lacks=frozenset({"streams", "members"} if settings.is_by_files else ()),
         has_slow_claims=True,
     )
 
@@ -64,8 +65,8 @@ class CombinedLauncher:
     def claim(self, part: PartSpec) -> None:
         (self._handed if part.foreign else self._own).claim(part)
 
-    def go(self, key: PartKey) -> None:
-        self._of(key).go(key)
+    def go(self, key: PartKey, at: float = 0.0) -> None:
+        self._of(key).go(key, at)
 
     def abort(self, key: PartKey, reason: str = "") -> None:
         self._of(key).abort(key, reason)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import time
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from coalloc.adapters.batch.launcher import (
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner import durable
+from coalloc.adapters.runner.batch.files import AT, UNCONFIRMED
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.runner.grant import CLAIM, kept
 from coalloc.adapters.slurm.commands import Slurm
@@ -36,11 +38,15 @@ from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.turns import Turns
 from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.sites.batch_options import NAMES
-from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.sites.site_rules import Asking, judged
+from coalloc.model.values import replace
 
 CHANGED = frozenset({"partition_closed", "not_permitted", "node_unavailable", "unknown_node"})
 """Refusals after which partitions and reservations are to be asked for anew."""
+LEAD_S, MOST_LEAD_S = 0.5, 8.0
+"""Nodes that are told by files hear so long before of a start, seconds; twice as long after one
+that they did not confirm in time."""
 KEPT_CLAIMS = 5000
 """Claims of ended parts in memory and, at least, on disk: the newest."""
 
@@ -62,6 +68,7 @@ class SlurmLauncher(BatchLauncher):
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._names: frozenset[str] = frozenset()
         self._facts = self._followed = SlurmFacts()
+        self._lead_s = LEAD_S
         self._limited: dict[PartKey, float] = {}
         """When a part's limit was changed by order, monotonic seconds."""
         self.refusals = 0
@@ -134,10 +141,20 @@ class SlurmLauncher(BatchLauncher):
             if known is not None and shown_s != known[1] and not is_older:
                 self._limit(key, {"limit_s": shown_s, "shown_s": shown_s, "told_s": shown_s})
 
+    def go(self, key: PartKey, at: float = 0.0) -> None:
+        """Let a part go; where its nodes are told by files, at once, for them to wait."""
+        if self._settings.is_by_files and self._keep(key, AT, {"at": at}):
+            at = 0.0
+        super().go(key, at)
+
     def _look_at(self, key: PartKey, folder: PartFolder) -> None:
         super()._look_at(key, folder)
-        end = self._ended.get(key)
+        end, live = self._ended.get(key), self._live.get(key)
         self.refusals += end is not None and end.reason in CHANGED
+        if end is not None and end.reason == UNCONFIRMED:
+            self._lead_s = min(2.0 * self._lead_s, MOST_LEAD_S)
+        elif live is not None and live.state is PartState.READY and self._settings.is_by_files:
+            self._live[key] = replace(live, lead_s=self._lead_s)
 
     def given_back(self) -> frozenset[str]:
         """The claims of parts that are over, as tokens name them."""
@@ -152,6 +169,9 @@ class SlurmLauncher(BatchLauncher):
             self._limited.pop(key, None)
 
     def _check_nodes(self, part: PartSpec) -> None:
+        if self._settings.whole_jobs and part.size > part.procs:
+            why = "the clocks of its nodes differ: only jobs of this cluster alone"
+            raise ClaimRefusedError("not_permitted", why)
         if part.batch.passed and part.queue is None:
             why = f"{part.batch.passed[0]} cannot be honoured by a claim that is made at once"
             raise ClaimRefusedError("not_permitted", why)
@@ -197,6 +217,7 @@ class SlurmLauncher(BatchLauncher):
         )
         return {
             **site_of_part(site, part, options, self._root),
+            "files": f".coalloc/{secrets.token_hex(8)}" if site.is_by_files else "",
             "gate": 0 if self.gate is None else self.gate.port,
             "conf": self._slurm.conf,
             "avoid": self._avoided(part),

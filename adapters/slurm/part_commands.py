@@ -13,7 +13,7 @@ from typing import cast
 from coalloc.adapters.runner.batch.job import behind_s, node_counts
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.grant import is_whole
-from coalloc.adapters.runner.once import OVERLAP, gpus_of
+from coalloc.adapters.runner.once import OF_TASKS, OVERLAP, gpus_of
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
@@ -40,14 +40,14 @@ ENDING = "COMPLETING"
 REQUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 """States of a job that has run and is to run once more."""
 
-OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_NODE")
-"""Variables of a batch job by which the tasks of its steps would be like its own."""
 NODE_COUNT = '"$SLURM_JOB_NUM_NODES"'
 STEP = (
     *("--wait=0", "--mpi=none", "--cpu-bind=none", "--input=none"),
     *("--kill-on-bad-exit=1", "--export=ALL"),
 )
 """Options of the step that the wrappers are."""
+BY_FILES = tuple(word for word in STEP if not word.startswith(("--input", "--kill")))
+"""The same of a step that hears its standard input, and in which nodes end one by one."""
 UNBOUND = "--gpu-bind=closest"
 """Where each task has GPUs: the first sees all of its node. (With ``none``, 22.05 shows none.)"""
 ONE_ON_EACH_NODE = 'exec 2>&1; [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; exec "$@"'
@@ -305,14 +305,17 @@ def _wrapper(spec: BatchSpec) -> list[str]:
     return [spec["site"]["python"], "-I", "-S", "-c", BOOT]
 
 
-def batch_script(spec: BatchSpec, place: Mapping[str, str]) -> str:
+def batch_script(spec: BatchSpec, place: Mapping[str, str], by_files: str = "") -> str:
     """The script for sbatch; only where it runs is it known on how many nodes.
+
+    `by_files` is the script where nodes reach nobody: its arguments are the step, of a shell.
 
     The wrapper and its `place` stand in it: they are in no command's words or environment, and a
     site that exports none has them nevertheless. It becomes the wrapper of a single node itself; on
     several, a step has one on each, with all that was allocated there.
     """
-    wrapper = " ".join("'" + word.replace("'", "'\\''") + "'" for word in _wrapper(spec))
+    words = ["/bin/sh"] if by_files else _wrapper(spec)
+    wrapper = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
     layout = f"-n {NODE_COUNT} --ntasks-per-node=1 --whole"
     if gpus := gpus_of(spec["shape"]):
         # A step with other tasks would have other GPUs than the job has.
@@ -321,14 +324,14 @@ def batch_script(spec: BatchSpec, place: Mapping[str, str]) -> str:
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in place.items())
     folder = spec["site"]["bin"]  # which the node need not have
     path = f'PATH={shlex.quote(folder)}:"$PATH"\n' if folder else ""
-    return (
-        "#!/bin/sh\n"
-        # A requeued job must not come to the barrier a second time.
-        '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 1\n'
-        f"{exports}\n[ {NODE_COUNT} = 1 ] && exec {wrapper}\n"
-        f"unset {' '.join(OF_TASKS)}\n"
-        f"{path}exec srun -N {NODE_COUNT} {layout} --overlap --mem=0 {' '.join(STEP)} {wrapper}\n"
-    )
+    step = f"srun -N {NODE_COUNT} {layout} --overlap --mem=0"
+    unset = f"unset {' '.join(OF_TASKS)}\n"
+    # A requeued job must not come to the barrier a second time.
+    head = f'#!/bin/sh\n[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] || exit 1\n{exports}\n'
+    if by_files:
+        return f"{head}{path}set -- {step} {' '.join(BY_FILES)} {wrapper}\n{by_files}"
+    run = f"{path}exec {step} {' '.join(STEP)} {wrapper}\n"
+    return f"{head}[ {NODE_COUNT} = 1 ] && exec {wrapper}\n{unset}{run}"
 
 
 def granted(said: str) -> str:

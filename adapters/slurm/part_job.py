@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
 import time
 from collections.abc import Callable
 
+from coalloc.adapters.runner.batch import files
 from coalloc.adapters.runner.batch.job import PartJob, Turn
 from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.command import (
@@ -68,6 +70,7 @@ class SlurmJob(PartJob):
     """The job by which a part's nodes are claimed."""
 
     system, alive, ending = "Slurm", ALIVE, frozenset({ENDING})
+    wake = "scancel --batch --signal=USR1"
 
     def __init__(self, spec: BatchSpec, folder: str, number: str = "") -> None:
         super().__init__(spec, folder, number)
@@ -81,12 +84,22 @@ class SlurmJob(PartJob):
             ssh=site.get("ssh", ""),
         )
         self._shown = ShownJob(self._slurm, spec)
+        self._files = site.get("files", "")
         self._step: StartedCommand | None = None
         self._leave_until = 0.0
 
     def take_along(self, claims: dict[str, BatchSpec]) -> None:
         super().take_along(claims)
         self._shown.marks |= {spec["token"]["comment"] for spec in claims.values()}
+
+    def attend(self, port: int) -> None:
+        if self._files:
+            files.FileNodes(self._spec, self._folder, port, self).start()
+
+    def shell(self, script: str) -> str:
+        bin_dir = self._spec["site"]["bin"]
+        path = f"PATH={shlex.quote(bin_dir)}:$PATH\n" if bin_dir else ""
+        return self._slurm.run("/bin/sh", text=path + script)
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes at once, or take a turn in the queue; whether it waits there."""
@@ -194,14 +207,17 @@ class SlurmJob(PartJob):
         """Claim the nodes through the queue; the wrappers come to this port, or to the gate."""
         is_parked = may_wait and bool(self._spec["site"]["gate"])
         self.asked_s = asked_s(self._spec, is_shape=may_wait)
-        place = self._at_gate() if is_parked else self._place(port)
         try:
-            said = self._slurm.run(
-                "sbatch",
-                *sbatch_words(self._spec, is_shape=may_wait),
-                text=batch_script(self._spec, place),
-                account=self._account,
-            )
+            if self._files:
+                self.shell(files.OPEN.format(self._files))
+                lease = str(max(1, int(self._spec["lease_s"])))
+                place = {"COALLOC_FILES": self._files, "COALLOC_LEASE": lease}
+                script = batch_script(self._spec, place, files.JOB)
+            else:
+                place = self._at_gate() if is_parked else self._place(port)
+                script = batch_script(self._spec, place)
+            words = sbatch_words(self._spec, is_shape=may_wait)
+            said = self._slurm.run("sbatch", *words, text=script, account=self._account)
             self.number, self.is_parked = granted(said), is_parked
         except BatchError as error:
             reason = refusal(error)
@@ -251,6 +267,8 @@ class SlurmJob(PartJob):
         host, (first, last) = site["address"] or socket.getfqdn(), site["ports"]
         where = f"{host}:{first}-{last}" if last else f"{host} at any port"
         why = f"its wrappers did not reach the executor at {where}"
+        if self._files:
+            return "step_failed", "its nodes do not see the home of the login node's user"
         if relay := site.get("relay"):
             return "step_failed", f"its wrappers did not reach the login node at {relay}"
         return "step_failed", f"{why}; see the settings address and ports"
@@ -270,6 +288,16 @@ class SlurmJob(PartJob):
             self.cancel()
 
     def release(self, *, has_run: bool) -> bool:
+        if not self._is_given_back(has_run=has_run):
+            return False
+        try:
+            if self._files:
+                self.shell(files.CLOSE.format(self._files))
+        except BatchError:
+            return not self.number  # else there is something to be removed
+        return True
+
+    def _is_given_back(self, *, has_run: bool) -> bool:
         if not self.number and not self.is_unsure:
             return True
         try:

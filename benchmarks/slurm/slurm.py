@@ -115,17 +115,18 @@ def skews(running: SlurmTestbed, trials: int) -> list[tuple[str, str]]:
     return rows
 
 
-def skews_by_ssh(trials: int, trip_s: float) -> list[tuple[str, str]]:
+def skews_by_ssh(trials: int, trip_s: float, route: str) -> list[tuple[str, str]]:
     """The same over two clusters, each behind an ssh connection with this round trip."""
     found = []
     with tempfile.TemporaryDirectory(prefix="co-") as folder, bed(*alike(2, 2)) as running:
         os.chmod(folder, 0o755)
-        with site_by_ssh(Path(folder), running, trip_s=trip_s) as (site, _, ada):
+        with site_by_ssh(Path(folder), running, route, trip_s=trip_s) as (site, _, ada):
             for _ in range(trials):
                 ended = site.wait(site.submit(["true"], 4, cwd=ada.pw_dir))
                 assert ended["state"] == "completed", ended
                 found.append(ended["skew_ms"])
-    return [(f"start skew over 2 clusters by ssh, {trip_s * 1e3:g} ms away", shown(found))]
+    what = f"start skew over 2 clusters by ssh, {trip_s * 1e3:g} ms away, route {route}"
+    return [(what, shown(found))]
 
 
 def shown(values: list[float], unit: str = "ms", scale: float = 1.0) -> str:
@@ -141,13 +142,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=TRIALS, help="co-allocated jobs of each kind")
     parser.add_argument("--ssh", type=float, metavar="MS", help="only by ssh, so far away")
+    parser.add_argument("--route", default="auto", help="of what nodes say by ssh")
     args = parser.parse_args()
     absent = missing()
     if absent:
         print(f"Slurm is not installed, nothing measured: {absent}")
         return 0
     if args.ssh is not None:
-        rows = skews_by_ssh(args.trials, args.ssh / 1e3)
+        rows = skews_by_ssh(args.trials, args.ssh / 1e3, args.route)
     else:
         rows = bed_times()
         with bed(*alike(3, 4)) as running:

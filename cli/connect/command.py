@@ -12,7 +12,7 @@ from coalloc.adapters.ssh.master import OPEN, SshError, SshMaster
 from coalloc.adapters.ssh.shell import Shell
 from coalloc.cli.command import BAD_USAGE, DONE, Command, CommandError, configuration, connect
 from coalloc.cli.connect import connections as kept
-from coalloc.cli.connect.login import lines
+from coalloc.cli.connect.login import look
 from coalloc.cli.nodes import ready
 from coalloc.cli.operators.keys import ask_socket
 from coalloc.model.settings import ClusterConfig, Config
@@ -28,6 +28,8 @@ START_LIMIT_S = 60.0
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("login", metavar="LOGIN", help="USER@HOST, an alias of ssh, or NAME again")
     parser.add_argument("--name", help="of the cluster (default: from the host's name)")
+    route = parser.add_argument("--route", choices=["auto", "login", "head", "files"])
+    route.help = "how nodes are told and read (default: as a test job finds out)"
     option = parser.add_argument("--ssh-option", action="append", default=[], metavar="NAME=VALUE")
     option.help = "as in ssh's configuration: Port=2222; may be repeated"
 
@@ -41,6 +43,8 @@ def _connect(args: argparse.Namespace) -> int:
     config = configuration(args)
     file = kept.file_of(config, find_config(args.config))
     site = _asked(args, config, file)
+    if args.route:
+        site = replace(site, settings={**site.settings, "route": args.route, "address": ""})
     name, login = kept.short(site), kept.login(site)
     try:
         state = SshMaster(*login).open(terminal=True)
@@ -49,8 +53,11 @@ def _connect(args: argparse.Namespace) -> int:
         kept.keep(config, file, site.name, site)
         folder = kept.folder_of(site)
         factors = "key and second factor" if state.asks else "key"
-        for line in lines(Shell.of(*login), str(folder), factors):
+        seen = look(Shell.of(*login), str(folder), factors, site.settings.get("route", "auto"))
+        for line in seen.lines:
             print(f"{name}: {line}", flush=True)
+        site = replace(site, settings={**site.settings, **seen.settings})
+        kept.keep(config, file, site.name, site)
     except SshError as error:
         raise CommandError(f"{name}: {error}") from error
     if site.owner:

@@ -73,6 +73,8 @@ class ClusterState:
     powers: dict[str, PowerState] = field(default_factory=dict)
     drained: bool = False
     drained_nodes: set[str] = field(default_factory=set)
+    lead_s: float = 0.0
+    """Its nodes have to be told so long before parts start together, by its latest report."""
     next_seq: int = 1
     acked_seq: int = 0
     behind_since: tuple[int, float] | None = None

@@ -88,6 +88,9 @@ class Limit(OfAttempt, frozen=True, kw_only=True):
 class Start(OfAttempt, frozen=True, kw_only=True):
     """Every part is ready: let the processes go."""
 
+    at: float = 0.0
+    """When, wall-clock seconds, where a part's nodes have to be told ahead; 0, or past: at once."""
+
 
 class Abort(OfAttempt, frozen=True, kw_only=True):
     """Release the claim; if its processes run already, end them."""

@@ -61,7 +61,9 @@ class HastenPart(PartEffect, frozen=True, kw_only=True):
 
 
 class StartPart(PartEffect, frozen=True, kw_only=True):
-    """Open the barrier."""
+    """Open the barrier, at a time where it is not 0."""
+
+    at: float = 0.0
 
 
 class LimitPart(PartEffect, frozen=True, kw_only=True):

@@ -255,10 +255,10 @@ class ExecutorCore:
                 self._out.append(HastenPart(key=key))
             case Limit(time_limit=limit_s, instead_of=before) if part not in PART_ENDED:
                 self._out.append(LimitPart(key=key, limit_s=limit_s, instead_of=before))
-            case Start() if part in HELD:
+            case Start(at=at) if part in HELD:
                 self.state.undone.pop(EndPart(key=key, reason=LAPSED), None)  # it spoke
                 self._let_go(key, now)
-                self._out.append(StartPart(key=key))
+                self._out.append(StartPart(key=key, at=at))
             case Abort(reason=reason, claim_only=claim_only) if part not in PART_ENDED:
                 runs = part is PartState.RUNNING or key in self.state.let_go
                 if not (runs and claim_only):
@@ -324,7 +324,8 @@ class ExecutorCore:
                 )
                 self._news(refused, now)
             case HastenPart() | StartPart() | EndPart() | RemovePart():
-                self.state.undone[effect] = None
+                owed = StartPart(key=effect.key) if isinstance(effect, StartPart) else effect
+                self.state.undone[owed] = None
                 self._save()
 
     def _try_again(self, now: float) -> None:

@@ -135,6 +135,8 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         if report.state in PART_ENDED:
             state.send(cluster, Forget(job=report.job, attempt=report.attempt))
         return
+    if report.state is PartState.READY:
+        state.clusters[cluster].lead_s = report.lead_s
     record = followed(state, record, part, report, now)
     part = _part(record, cluster, report) or part
     step = _step(report, has_nodes=bool(report.nodes))
@@ -268,8 +270,10 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
             record = replace(record, state=JobState.STARTING, deadline=None)
             state.put(record)
             packs.decide(state, record)
+            lead_s = max(state.clusters[part.cluster].lead_s for part in record.parts)
+            at = now + lead_s if lead_s and len(record.parts) > 1 else 0.0
             for part in record.parts:
-                state.send(part.cluster, Start(job=record.id, attempt=record.attempt))
+                state.send(part.cluster, Start(job=record.id, attempt=record.attempt, at=at))
     elif all(s in PART_ENDED for s in states):
         back = next((p for p in record.parts if p.reason == REQUEUED), None)
         if record.foreign and back is not None and not record.cancelled_by:

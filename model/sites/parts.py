@@ -247,6 +247,8 @@ class PartReport(PartStatus, frozen=True, kw_only=True):
     """Of a claim that might wait: what it was granted, in rank order; empty: nothing yet."""
     limit_refused: str = ""
     """Why the batch system keeps that limit, though the daemon has ordered another."""
+    lead_s: float = 0.0
+    """Its nodes have to be told so long before its job's parts start together, seconds."""
     pack: str = ""
     """Of a member of an array that shares a runner: which one. Stays with the executor."""
 

@@ -43,7 +43,7 @@ LIMIT_S = 240.0
 
 @contextlib.contextmanager
 def site_by_ssh(
-    root: Path, running: SlurmTestbed, **options: float
+    root: Path, running: SlurmTestbed, route: str = "auto", **options: float
 ) -> Iterator[tuple[SlurmSite, dict[str, LoginNode], struct_passwd]]:
     """Daemon and executors of one ordinary user, who has nothing but logins."""
     steering = {cluster.name: {"SLURM_CONF": str(cluster.conf)} for cluster in running}
@@ -52,7 +52,8 @@ def site_by_ssh(
         login_user(root, "ada") as ada,
         login_nodes(root / "ssh", ada.pw_name, steering, **options) as nodes,  # type: ignore[arg-type]
     ):
-        each = {name: {"conf": "", "address": "", **node.settings} for name, node in nodes.items()}
+        own = {"conf": "", "address": "", "route": route}
+        each = {name: {**own, **node.settings} for name, node in nodes.items()}
         with SlurmSite(root / "site", running, each=each, account=ada) as site:
             yield site, nodes, ada
 
@@ -61,6 +62,14 @@ def submitted(site: SlurmSite, ada: struct_passwd, lines: Path, run_s: float) ->
     """A job of two processes on each of the two clusters."""
     command = RUN.format(lines=lines, run_s=run_s)
     return site.submit(["sh", "-c", command], 4, cwd=ada.pw_dir)
+
+
+def ends_once(site: SlurmSite, job: str, lines: Path) -> None:
+    """Assert that a job completes, and has started each process once, and nothing is left."""
+    ended = site.wait(job)
+    assert ended["state"] == "completed", ended
+    assert sorted(lines.read_text().split()[1::2]) == list("0123")
+    site.bed.wait(lambda: all(each.is_idle() for each in site.bed), "no job is left")
 
 
 @dataclass(frozen=True, kw_only=True)

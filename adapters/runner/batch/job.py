@@ -62,6 +62,8 @@ class PartJob:
     """States of a job whose processes may run, or will."""
     asked_s: float | None = None
     """The time limit that the batch system was asked for, seconds."""
+    wake = ""
+    """Command, without the job's number, that has its script look at its files."""
     ending: frozenset[str] = frozenset()
     """States that stand only until a job's end is known."""
 
@@ -84,6 +86,17 @@ class PartJob:
     def has_lost_step(self) -> bool:
         """Whether the wrappers were ours to start, and what started them has ended."""
         return False
+
+    def attend(self, port: int) -> None:
+        """Stand for wrappers that cannot call, at the barrier that listens there."""
+
+    def shell(self, script: str) -> str:
+        """Run a script of ``sh`` where the commands are; its output. Raises `BatchError`."""
+        raise NotImplementedError
+
+    def cancel(self, *options: str) -> None:
+        """Signal the job, or end it. Raises `BatchError`."""
+        raise NotImplementedError
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes, and bring the wrappers to this port.

@@ -97,6 +97,7 @@ class PartSupervisor(OrderLoop):
         """Members that are not to run, by their places, and why."""
         self._poll()
         self._barrier = self._opened(port)
+        job.attend(self._barrier.port)
         self._relay = StreamRelay(folder, self._barrier)
         self._barrier.is_open = self.is_started
         self._barrier.on_word["member"] = self._keep_member
@@ -164,7 +165,8 @@ class PartSupervisor(OrderLoop):
         end = time.monotonic() + (REBIND_S if port and self.is_started else 0.0)
         while True:
             try:
-                host = LOOPBACK if self.spec["site"].get("relay") else ""
+                site = self.spec["site"]
+                host = LOOPBACK if site.get("relay") or site.get("files") else ""
                 return Barrier(specs, self.spec["key"], (first, last), self.poller, host)
             except OSError as error:
                 if time.monotonic() >= end:

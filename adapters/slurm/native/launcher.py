@@ -112,7 +112,7 @@ class NativeLauncher:
                 raise ClaimRefusedError("nodes_taken", str(error)) from error
             raise AdapterError(str(error)) from error
 
-    def go(self, key: PartKey) -> None:
+    def go(self, key: PartKey, at: float = 0.0) -> None:
         part = self._parts.get(key)
         if part is None or part.stage is not Stage.READY:
             return

@@ -39,6 +39,9 @@ class WaitingJob:
         self.turns, self.hastened = turns, hastened
         self.asked: list[str] = []
 
+    def attend(self, port: int) -> None:
+        """Its wrappers call."""
+
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         return True
 

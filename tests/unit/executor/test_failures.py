@@ -83,7 +83,7 @@ class Fragile:
     def limit(self, key: PartKey, limit_s: float) -> None:
         self._may_fail("limit", key)
 
-    def go(self, key: PartKey) -> None:
+    def go(self, key: PartKey, at: float = 0.0) -> None:
         self._may_fail("go", key)
         if self.states.get(key) is PartState.READY:
             self.states[key] = PartState.RUNNING
