@@ -10,6 +10,8 @@ from pathlib import Path
 from coalloc.model.errors import InputError
 from coalloc.option_text import add_options
 from coalloc.simulation.progress import progress_bar
+from coalloc.simulation.report.experiments import experiments_page
+from coalloc.simulation.report.page import check_report
 from coalloc.simulation.reproduce import psplib
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, carry_out, find, load, template
 from coalloc.simulation.reproduce.study import Run
@@ -30,6 +32,7 @@ NAME* @name                an experiment, or all; or psplib FOLDER
 --list                     list the experiments
 --quick                    reduced versions: a smoke test of some minutes for all, no reproduction
 -o --output DIR ={FOLDER}   for the files, made if need be (default: {FOLDER})
+--report FILE              write all of it as one HTML page, with the pictures inside
 --seed N =0                other instances than the documented ones
 --quiet                    no progress
 """
@@ -37,7 +40,7 @@ NAME* @name                an experiment, or all; or psplib FOLDER
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    add_options(parser, OPTIONS, output=Path, seed=int)
+    add_options(parser, OPTIONS, output=Path, report=Path, seed=int)
     online.add_options_of_study(
         parser.add_argument_group("options of online, the bench for waiting on real logs")
     )
@@ -50,13 +53,16 @@ def run(args: argparse.Namespace) -> int:
         return DONE
     if not args.name:
         raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
+    check_report(args.report)
     for bench, (carry_out_bench, _, most) in BENCHES.items():
         if bench not in args.name:
             continue
         if args.name[0] != bench or len(args.name) > most:
             raise InputError("reproduce", f"{bench} is carried out by itself")
         with progress_bar(quiet=args.quiet) as report:
-            return carry_out_bench(args, report)
+            code = carry_out_bench(args, report)
+        _write_report(args, [bench])
+        return code
     names = chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
     missing = ""
@@ -70,9 +76,17 @@ def run(args: argparse.Namespace) -> int:
                 f"{name:<{_width()}} {elapsed:7.1f} s  {story.headline}{reduced}",
                 flush=True,
             )
+    _write_report(args, names)
     if missing:
         print(f"coalloc: error: {missing}", file=sys.stderr)
     return FAILED if missing else DONE
+
+
+def _write_report(args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Write the page of these experiments, where one is asked for."""
+    if args.report:
+        pages = [args.output / f"{name}.md" for name in names]
+        args.report.write_text(experiments_page(pages), encoding="utf-8")
 
 
 def chosen(names: Sequence[str]) -> list[str]:

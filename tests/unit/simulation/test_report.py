@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli.main import main as coalloc
+from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import Axis
 
 LOG = """\
@@ -117,6 +118,23 @@ def test_a_report_that_cannot_be_written_is_refused_at_once(
         f"coalloc: error: --report: there is no folder {tmp_path}/no",
         f"coalloc: error: --report: {tmp_path} is a folder",
     ]
+
+
+def test_experiments_are_one_page_with_their_pictures(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(b"\x89PNG")
+    (tmp_path / "x.md").write_text(
+        "# x: what <it> costs\n\n![x](x.png)\n\n## Claims\n\n"
+        "We run `auto`, **twice**:\n- one\n- two\n\n"
+        "| Column | Holds |\n|---|---:|\n| `a` | 1 |\n\n![y](gone.png)\n"
+    )
+    text = experiments_page([tmp_path / "x.md"])
+    page = Page(text)
+    assert page.heads == ["coalloc reproduce", "x: what <it> costs", "Claims"]
+    assert page.loads == ["data:image/png;base64,iVBORw=="]
+    assert "<p>We run <code>auto</code>, <strong>twice</strong>:</p>" in text
+    assert "<ul><li>one</li><li>two</li></ul>" in text
+    assert ["Column", "Holds"] in page.rows
+    assert "<em>y (no picture)</em>" in text
 
 
 def test_a_logarithmic_axis_takes_what_is_below_it() -> None:
