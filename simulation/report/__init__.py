@@ -1,1 +1,1 @@
-"""Reports of replays as one HTML page each."""
+"""Reports as one HTML page each: policies compared over replays, and experiments."""
