@@ -9,9 +9,15 @@ beside it.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from coalloc.simulation.reproduce import words
+from coalloc.simulation.reproduce.rows import Row
+from coalloc.simulation.reproduce.words import Template, fill
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where benchmarks/ lies
 from benchmarks.papers.registry import (
     MODULES,
     facts_of,
@@ -21,10 +27,6 @@ from benchmarks.papers.registry import (
     template,
     word_table,
 )
-
-from coalloc.simulation.reproduce import words
-from coalloc.simulation.reproduce.rows import Row
-from coalloc.simulation.reproduce.words import Template, fill
 
 FIGURES = "figures.md"
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
