@@ -42,6 +42,9 @@ def test_names_are_published_and_stripped() -> None:
         ({"ssh": "-oProxyCommand=x"}, "settings.ssh: '-oProxyCommand=x' is not a login"),
         # what only an operator of the cluster may do, or what ends with the connection
         ({"ssh": "ada@a", "max_share": 0.5}, "settings.max_share: needs an operator of Slurm's"),
+        ({"route": "files"}, "settings.route: 'files' is for clusters with ssh"),
+        ({"ssh": "a", "route": "head"}, "settings.route: 'head' needs the address of this machine"),
+        ({"ssh": "a", "route": "login", "address": "x"}, "settings.route: 'login' goes without an"),
         ({"ssh": "ada@a", "start": "salloc"}, "settings.start: a claim of salloc's ends with"),
         (
             {"ssh": "ada@a", "handover_comment": "x"},

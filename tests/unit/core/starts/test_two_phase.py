@@ -26,6 +26,18 @@ def test_nobody_starts_before_every_part_is_ready() -> None:
     assert site.saved()[job].state is JobState.STARTING
 
 
+def test_parts_of_which_one_is_told_ahead_start_at_one_time() -> None:
+    site = Site({"a": 2, "b": 2})
+    job = site.submit(4)
+    site.say(job, PartState.READY, cluster="a", lead_s=0.5)
+    site.say(job, PartState.READY, cluster="b")
+    assert {order.at - site.now for _, order in site.orders_for(job, Start)} == {0.5}
+    lone = Site({"a": 2})
+    whole = lone.submit(2)
+    lone.say(whole, PartState.READY, lead_s=0.5)
+    assert [order.at for _, order in lone.orders_for(whole, Start)] == [0.0]
+
+
 def test_ranks_run_on_through_the_parts() -> None:
     site = Site({"a": 2, "b": 2}, slots=2)
     job = site.submit(7)
