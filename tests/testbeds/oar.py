@@ -173,10 +173,11 @@ class OarTestbed:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
         # OAR has bash read ~/.bashrc before every job, of which root's may do anything.
         line = (
-            "! test -e ~/.bashrc || mount --bind /dev/null ~/.bashrc; exec /usr/sbin/sshd -D -f $0"
+            'if [ -e "$1" ]; then mount --bind /dev/null "$1" || exit 1; fi\n'
+            'exec /usr/sbin/sshd -D -f "$0"'
         )
-        config = str(self.root / "sshd_config")
-        self._start("sshd", "unshare", "--mount", "sh", "-c", line, config)
+        words = str(self.root / "sshd_config"), f"{pwd.getpwuid(0).pw_dir}/.bashrc"
+        self._start("sshd", "unshare", "--mount", "sh", "-c", line, *words)
         self._start_almighty()
         wait_port(self.ports[1], self._daemons["sshd"], "sshd")
 
