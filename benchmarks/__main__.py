@@ -26,10 +26,6 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "bicriteria": (("--seeds", "1"), ("--seeds", "10", "--sizes", "25x200", "100x200", "400x200")),
     "workflow": (("--seconds", "2", "--pf", "0.95"), ("--seeds", "3")),
     "instances": (("--only", "split-15-00"), ("--seeds", "3")),
-    "learned": (
-        ("../shared/data/swf", "--only", "lublin-256", "--windows", "2"),
-        ("../shared/data/swf",),
-    ),
     "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "commands": ((), ()),

@@ -6,11 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from benchmarks.papers import learned
 from benchmarks.papers.registry import MODULES, PAPERS, carry_out, find, load, template
 from benchmarks.papers.study import Run
 from coalloc.simulation.progress import Report
 
 ALL = "all"
+BENCHES = {learned.NAME: (learned.run, learned.DOC, 2)}
+"""More of what `coalloc reproduce` carries out by itself, and so many words of it at most."""
 
 
 def chosen(names: Sequence[str]) -> list[str]:

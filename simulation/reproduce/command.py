@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ BENCHES = {
 
 
 OPTIONS = f"""
-NAME* @name                an experiment, or all; or psplib FOLDER
+NAME* @name                an experiment, or all; or psplib FOLDER, or learned FOLDER
 --list                     list the experiments
 --quick                    reduced versions: a smoke test of some minutes for all, no reproduction
 -o --output DIR ={FOLDER}   for the files, made if need be (default: {FOLDER})
@@ -52,13 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Carry out the command: 0 done, 1 something could not be drawn. Raises `InputError`."""
     if args.list:
-        benches = "\n".join(f"  {name:<12} {doc}" for name, (_, doc, _) in BENCHES.items())
+        benches = "\n".join(f"  {name:<12} {doc}" for name, (_, doc, _) in all_benches().items())
         print(f"{papers().listing()}\nBenches\n{benches}")
         return DONE
     if not args.name:
         raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
     check_report(args.report)
-    for bench, (carry_out, _, most) in BENCHES.items():
+    for bench, (carry_out, _, most) in all_benches().items():
         if bench not in args.name:
             continue
         if args.name[0] != bench or len(args.name) > most:
@@ -75,9 +75,19 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def all_benches() -> Mapping[str, tuple[Any, str, int]]:
+    """The benches, with those of a checkout."""
+    return {**BENCHES, **(papers().BENCHES if is_checkout() else {})}
+
+
+def is_checkout() -> bool:
+    """Whether the papers' experiments are here."""
+    return Path(CHECKOUT, *PAPERS.split(".")).with_suffix(".py").is_file()
+
+
 def papers() -> Any:
     """The module of the papers' experiments. Raises `InputError` where there is no checkout."""
-    if not Path(CHECKOUT, *PAPERS.split(".")).with_suffix(".py").is_file():
+    if not is_checkout():
         what = "the papers' experiments come with a checkout of coalloc; elsewhere there are {}"
         raise InputError("reproduce", what.format(" and ".join(BENCHES)))
     if str(CHECKOUT) not in sys.path:

@@ -62,7 +62,7 @@ def test_every_experiment_loads_and_has_its_words(name: str) -> None:
 def test_the_list_names_every_experiment_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["reproduce", "--list"]) == 0
     words = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1] == " "]
-    assert words == [*MODULES, "online", "psplib"]
+    assert words == [*MODULES, "online", "psplib", "learned"]
 
 
 def test_all_is_every_experiment_and_none_twice() -> None:

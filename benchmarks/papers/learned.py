@@ -1,8 +1,8 @@
 """Our policies on what learned schedulers were measured on, by the protocols of their papers.
 
-    python -m benchmarks learned FOLDER [--windows 10] [--seed 1] [--only lublin-256]
+    coalloc reproduce learned [FOLDER] [--logs lublin-256] [--pieces 10] [--seed 1]
 
-FOLDER has the logs (``../shared/data/swf``). Windows of `WINDOW` consecutive jobs of a log begin at
+FOLDER has the logs (by default ``../shared/data/swf``). Windows of `WINDOW` consecutive jobs of a log begin at
 places that the seed draws, each on an idle machine (RLScheduler, SchedInspector, RLBackfilling);
 ``cert-knn`` replays 2,000 jobs of CERIT 2013 whose predecessors, 3,000 jobs, are known (kNN-EASY).
 Each line gives the mean wait and the mean bounded slowdown, which turn round in overload, by EASY's
@@ -20,8 +20,9 @@ RLBackfilling, 2024; Klusáček, Soysal, walltime prediction in Alea, JSSPP 2020
 
 from __future__ import annotations
 
-import argparse
+import os
 import random
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -29,13 +30,18 @@ import numpy as np
 from msgspec import Struct
 
 from coalloc.adapters.formats.platforms import Platform
+from coalloc.model.errors import InputError
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
 from coalloc.simulation.metrics import measure
+from coalloc.simulation.progress import Report
 from coalloc.simulation.replay import replay
+from coalloc.simulation.reproduce.rows import table
 from coalloc.simulation.workload import Workload, piece_of, read_workload
 
-WINDOW = 1_024
+NAME, DOC = "learned", "what learned schedulers were measured on: logs, windows, measures"
+WINDOW, WINDOWS = 1_024, 10
+"""Jobs of a window, and how many of a log."""
 ORDERS = ("fcfs", "easy", "easy-spf", "easy-saf", "easy-f1", "easy-wfp3", "easy-unicef")
 POLICIES = (*ORDERS, "conservative", "easy-sjbf", "auto")
 MEASURES = ("mean_wait_s", "mean_bounded_slowdown")
@@ -107,15 +113,13 @@ def interval(ratios: np.ndarray, draw: np.random.Generator) -> tuple[float, floa
     return float(low), float(high)
 
 
-def report(title: str, figures: dict[str, np.ndarray]) -> None:
-    """Print a table."""
+def section(title: str, figures: dict[str, np.ndarray]) -> str:
+    """A heading and a table, in Markdown."""
     draw = np.random.default_rng(0)
     count = figures["easy"].shape[1]
-    print(f"\n{title}, {count} windows, by EASY's (mean of EASY: ", end="")
-    print(", ".join(f"{m} {v:.6g}" for m, v in zip(MEASURES, figures["easy"].mean(1), strict=True)))
-    print("| policy | mean wait | mean bounded slowdown | windows better than every order |")
-    print("|---|---|---|---|")
-    best = np.min([figures[order] for order in ORDERS], axis=0)
+    means = zip(MEASURES, figures["easy"].mean(1), strict=True)
+    told = ", ".join(f"{measure} {value:.6g}" for measure, value in means)
+    best, lines = np.min([figures[order] for order in ORDERS], axis=0), []
     for policy, rows in figures.items():
         ratios = rows / figures["easy"]
         texts = []
@@ -123,25 +127,30 @@ def report(title: str, figures: dict[str, np.ndarray]) -> None:
             low, high = interval(each, draw)
             texts.append(f"{np.exp(np.log(each).mean()):.3f} ({low:.3f} to {high:.3f})")
         wins = ", ".join(str(int(n)) for n in (rows <= best * (1.0 + 1e-9)).sum(axis=1))
-        print(f"| {policy} | {' | '.join(texts)} | {wins} |", flush=True)
+        lines.append((policy, *texts, wins))
+    head = ("policy", "mean wait", "mean bounded slowdown", "windows better than every order")
+    return (
+        f"## {title}\n\n{count} windows, by EASY's; means of EASY: {told}.\n\n{table(head, lines)}"
+    )
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks learned", description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--windows", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=PROTOCOLS)
-    given = parser.parse_args(argv)
-    for name in (given.only,) if given.only else PROTOCOLS:
+def run(args: Namespace, report: Report) -> int:
+    """Measure, and write the tables; returns 0. Raises `InputError`."""
+    shared = Path(os.environ.get("COALLOC_SHARED") or "../shared", "data", "swf")
+    folder = Path(args.name[1]) if len(args.name) > 1 else shared
+    names, count = args.logs or tuple(PROTOCOLS), args.pieces or (2 if args.quick else WINDOWS)
+    if odd := set(names) - PROTOCOLS.keys():
+        raise InputError("--logs", f"there is no {min(odd)!r}; there are {', '.join(PROTOCOLS)}")
+    args.output.mkdir(parents=True, exist_ok=True)
+    page = f"# {NAME}: {DOC}"
+    for number, name in enumerate(names):
+        report(name, number, len(names))
         how = PROTOCOLS[name]
-        workload = read_workload([given.folder / how.file])
-        pieces = list(windows(workload, how, given.windows, given.seed))
+        pieces = list(windows(read_workload([folder / how.file]), how, count, args.seed))
         if how.has_estimates:
-            report(f"{name}, users' estimates", measured(pieces, how))
-        report(f"{name}, exact run times", measured([*map(exact, pieces)], how))
-
-
-if __name__ == "__main__":
-    main()
+            page += f"\n\n{section(f'{name}, estimates of users', measured(pieces, how))}"
+        page += f"\n\n{section(f'{name}, exact run times', measured([*map(exact, pieces)], how))}"
+        (args.output / f"{NAME}.md").write_text(f"{page}\n", encoding="utf-8")
+    report(NAME, len(names), len(names))
+    print(page)
+    return 0
