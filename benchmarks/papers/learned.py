@@ -2,8 +2,8 @@
 
     coalloc reproduce learned [FOLDER] [--logs lublin-256] [--pieces 10] [--seed 1]
 
-FOLDER has the logs (by default ``../shared/data/swf``). Windows of `WINDOW` consecutive jobs of a log begin at
-places that the seed draws, each on an idle machine (RLScheduler, SchedInspector, RLBackfilling);
+FOLDER has the logs (by default ``../shared/data/swf``). Windows of `WINDOW` consecutive jobs of a
+log begin at places that the seed draws, each on an idle machine (RLScheduler, SchedInspector, RLBackfilling);
 ``cert-knn`` replays 2,000 jobs of CERIT 2013 whose predecessors, 3,000 jobs, are known (kNN-EASY).
 Each line gives the mean wait and the mean bounded slowdown, which turn round in overload, by EASY's
 on the same windows: geometric means, with intervals of 95 % from resampling windows, and on how
@@ -129,9 +129,8 @@ def section(title: str, figures: dict[str, np.ndarray]) -> str:
         wins = ", ".join(str(int(n)) for n in (rows <= best * (1.0 + 1e-9)).sum(axis=1))
         lines.append((policy, *texts, wins))
     head = ("policy", "mean wait", "mean bounded slowdown", "windows better than every order")
-    return (
-        f"## {title}\n\n{count} windows, by EASY's; means of EASY: {told}.\n\n{table(head, lines)}"
-    )
+    told = f"{count} windows, by EASY's; means of EASY: {told}."
+    return f"## {title}\n\n{told}\n\n{table(head, lines)}"
 
 
 def run(args: Namespace, report: Report) -> int:
