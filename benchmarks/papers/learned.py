@@ -7,8 +7,9 @@ log begin at places that the seed draws, each on an idle machine (RLScheduler, S
 RLBackfilling); ``cert-knn`` replays 2,000 jobs of CERIT 2013 whose predecessors, 3,000 jobs, are
 known (kNN-EASY). Each line gives the mean wait and the mean bounded slowdown, which turn round in
 overload, by EASY's on the same windows: geometric means, with intervals of 95 % from resampling
-windows, and on how many windows a policy is better than every single order. A log's estimates are its users', or none:
-then every policy has the run times that were. ``exact`` gives all of them these.
+windows, and on how many windows a policy is better than every single order. A log's estimates are
+its users', or none: then every policy has the run times that were. ``exact`` gives all of them
+these.
 
 Of the published logs SDSC-SP2, PIK-IPLEX, ANL-Intrepid and Lublin's other one are not in FOLDER.
 
