@@ -1,4 +1,4 @@
-"""What made a row of figures: coalloc, its commit, Python, and the packages that compute."""
+"""Origin of a row of figures: coalloc, its commit, Python, and the packages that compute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("numpy", "numba", "pulp", "highspy")
 
 @cache
 def made_by() -> str:
-    """What computes here: coalloc with its commit, Python, and the packages that count."""
+    """The programs here: coalloc with its commit, Python, and the packages that count."""
     commit = _commit()
     found = [f"coalloc {coalloc.__version__}" + (f" at {commit}" if commit else "")]
     found.append(f"Python {platform.python_version()}")

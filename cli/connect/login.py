@@ -93,16 +93,17 @@ def look(shell: Shell, folder: str, factors: str, route: str) -> Look:
 
 def _route(node: dict[str, list[str]], asked: str, login: str, head: str) -> tuple[str, str]:
     """The way to the nodes in words, and its name in the settings. Raises `CommandError`."""
-    is_old = node["python"][0].split(".") < ["3", "6"] or node["python"] == ["none"]
+    version = [int(word) for word in re.findall("[0-9]+", node["python"][0])]
+    is_old = version < [3, 6]  # or there is none
     lacks = "nodes have no Python 3.6 or later"
     ways = {  # whether there is such a way, what it is, why there is none
         "login": (
-            "login" in node,
+            "login" in node and not is_old,
             f"reach the login node: yes ({login}), and by it this machine",
             lacks if is_old else f"nodes do not reach the login node ({login})",
         ),
         "head": (
-            "head" in node,
+            "head" in node and not is_old,
             f"reach this machine: yes ({head})",
             lacks if is_old else f"nodes do not reach this machine ({head})",
         ),

@@ -138,7 +138,7 @@ def done(rows: Rows) -> Rows:
 
 
 def headline(study: StudyFile, rows: Rows) -> str:
-    """How many replays, and the best policy by mean waits in all scenarios."""
+    """Number of replays, and the best policy by mean waits in all scenarios."""
     good = done(rows)
     waits: dict[str, list[float]] = {}
     for one in comparisons(study, good):

@@ -15,8 +15,8 @@ import coalloc
 
 SERVER = frozenset(
     {
-        *("apscheduler", "highspy", "numba", "numpy", "prometheus_client", "psutil"),
-        *("pulp", "rich", "structlog", "tomli_w"),
+        *("apscheduler", "highspy", "markdown_it", "numba", "numpy", "prometheus_client"),
+        *("psutil", "pulp", "rich", "structlog", "tomli_w"),
     }
 )
 """What the extra ``server`` installs, by the names that are imported."""

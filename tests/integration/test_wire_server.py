@@ -187,7 +187,7 @@ def test_a_hostile_executor_is_dropped_and_the_next_one_heard(
         await good.send(encode_message(Read(cluster="alpha", error="none")))
         await until(lambda: site.statements == [Read(cluster="alpha", error="none")])
         assert site.server.tell("alpha", site.peers[-1], Ping(epoch=4))
-        ping = {"type": "ping", "epoch": 4, "known": True, "wanted": 0, "stages": []}
+        ping = {"type": "ping", "epoch": 4, "known": True, "wanted": 0, "stages": [], "read": False}
         assert await answer(good) == ping
         await is_served(site)
 

@@ -303,7 +303,7 @@ class FileNodes:
 
 
 def run_text(specs: dict[str, NodeSpec], speakers: list[str], path: str) -> str:
-    """What a shell on each node reads: `data/node.sh`, and the processes of all nodes by rank."""
+    """The input of each node's shell: `data/node.sh`, and the processes of all nodes by rank."""
     each, ranks = [], []
     first = specs[speakers[0]]
     is_once = bool(first["once"])

@@ -20,7 +20,7 @@ from coalloc.wire.node_rows import ClusterRow, NodeRow
 SLURM = (
     "Welcome to alpha!\nslurm slurm-wlm 23.11\npart main|12|1-00:00:00\naccount ab12\nclock 1.5\n"
 )
-NODE = "home yes\npython 3.9.18\nreach 10.1.0.4\n"
+NODE = "home yes\npython 3.10.2\nlogin 10.1.0.4\n"
 
 
 class FakeLogin:
@@ -85,7 +85,7 @@ def test_a_connection_is_looked_at_kept_taken_up_again_and_given_up(
 ) -> None:
     said = ran(capsys, "connect", "ada@login2.alpha.example", "--ssh-option", "Port=2222")
     assert "alpha: logged in (key), one connection; slurm-wlm 23.11, account ab12" in said
-    assert "12 nodes: Python 3.9.18; shared home: yes; reach the login node: yes (10.1.0.4" in said
+    assert "12 nodes: Python 3.10.2; shared home: yes; reach the login node: yes (10.1.0.4" in said
     assert "main: at most 1-00:00:00 a job" in said
     assert "coallocd: started coallocd\nalpha: executor started executor-alpha; 8 slots" in said
     ran(capsys, "connect", "ada@beta", "--name", "b")
@@ -109,8 +109,16 @@ def test_a_connection_is_looked_at_kept_taken_up_again_and_given_up(
     [
         ((SLURM, "srun: immediate"), "nodes: not looked at, none was free within 20 s"),
         (
-            (SLURM, "home no\npython none\n"),
-            "nodes do not reach the login node (10.1.0.4:4000): no job starts",
+            (SLURM, "home no\npython 3.5.3\nlogin 10.1.0.4\n"),
+            "nodes have no Python 3.6 or later; nodes do not share the login node's home: no job",
+        ),
+        (
+            (SLURM, "home no\npython 3.12.1\n"),
+            "nodes do not reach the login node (10.1.0.4:4000); nodes do not reach this machine",
+        ),
+        (
+            (SLURM, "home yes\npython none\n"),
+            "reach nobody that is asked: told and read by files in that home; route files",
         ),
         (("slurm sh: sinfo: not found\n", ""), "no Slurm answers there: sh: sinfo: not found"),
     ],
