@@ -33,7 +33,7 @@ REFUSALS = {
     "admission rule": "not_permitted",
     "the queue": "not_permitted",
 }
-"""What oarsub says, in lower case, and the reason of the refusal; the first counts."""
+"""Words of oarsub, in lower case, and the reasons of refusals; the first that it says counts."""
 
 
 class OarSite(BatchSite):

@@ -72,7 +72,7 @@ class FileNodes:
         self._home = spec["site"]["files"]
         self._nodes: dict[str, FileNode] = {}
         self._said: dict[str, dict[str, str]] = {}
-        """What each has said, by its letter; the script itself has no name."""
+        """Words of each node, by their letter; the script itself has no name."""
         self._lines: queue.SimpleQueue[tuple[FileNode, str | None]] = queue.SimpleQueue()
         self._path, self._looks = "", 0
         self._is_briefed = self._is_go = self._is_lost = self._is_over = self._is_gone = False
