@@ -93,7 +93,7 @@ def read_rows(oar: Oar, form: type[Row], name: str, *words: str) -> dict[str, Ro
 def nodes_of(settings: OarSettings, resources: Mapping[str, Resource]) -> Nodes:
     """Read the nodes that are ours to use."""
     found: dict[str, dict[str, list[str]]] = {}
-    for number, row in resources.items():
+    for number, row in sorted(resources.items(), key=lambda item: (len(item[0]), item[0])):
         host = row.network_address or ""
         is_ours = settings.only is None or host in settings.only
         if row.type == "default" and is_ours and _NAME.fullmatch(host):
