@@ -160,7 +160,8 @@ def test_more_jobs_than_a_user_may_queue(site: Running, tmp_path: Path) -> None:
 def test_a_daemon_that_is_killed_and_comes_back(root: Path) -> None:
     # It forgets most of these jobs before anybody can ask for them.
     with Running(root, daemon="keep_ended = 2") as site:
-        with executor(site, root) as pool:
+        # A submit that is sent as the daemon dies is lost, and sent again when no answer comes.
+        with executor(site, root, timeout_s=10.0) as pool:
             gate = root / "gate"
             waiting = [pool.submit(called.after, str(gate)) for _ in range(12)]
             site.until(lambda: sum(future.running() for future in waiting) == 8)
