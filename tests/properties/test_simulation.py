@@ -42,6 +42,10 @@ FOUND = {
     "links-not-counted": 21,
     "chunks-left-behind": 3,
     "identity-not-saved": 1_342,
+    "claims-that-wait-take-no-link": 1,
+    "tasks-take-no-turn": 1,
+    "pieces-take-no-turn": 1,
+    "losers-not-withdrawn": 1,
 }
 """Where a defect is found at once; another seed is looked for where it is not any more."""
 
