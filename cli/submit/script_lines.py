@@ -169,7 +169,7 @@ BUILTIN = frozenset({
     "type", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
 })
 # fmt: on
-"""What shells know by themselves; `true` and others are programs, too, but need not be."""
+"""Words that shells know by themselves; `true` and others are programs, too, but need not be."""
 SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 PLAIN_LINE = re.compile(r"(?:exec +|\w+=[\w./:+-]* +)*([\w./+-]+)(?: [\w./:+=@%, -]*)?")
 """A command without any syntax of the shell."""

@@ -168,7 +168,7 @@ class Sets:
     seconds: Floats
     """Run time, positive."""
     need: Floats
-    """What each takes of D things, as shares of all there is of it."""
+    """Shares of all there is of D things, that each item takes."""
     excluded: Flags
 
 
