@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,17 +98,22 @@ def built(folder: Path) -> str:
 
 @contextlib.contextmanager
 def bounded(seconds: float) -> Iterator[None]:
-    """Kill all of that user's processes after so long, whatever else happens, and at the end."""
+    """Kill all of that user's processes after so long, whatever else happens, and at the end.
+
+    One at a time on this machine: a test beside it would count and kill this one's processes.
+    """
     number = str(uid())
     command = [sys.executable, "-c", KILLER]
-    killer = subprocess.Popen([*command, str(seconds), number, "1000"])
-    try:
-        yield
-        assert killer.poll() is None
-    finally:
-        killer.kill()
-        killer.wait()
-        subprocess.run([*command, "0", number, "3"], check=True)
+    with (Path(tempfile.gettempdir()) / "coalloc-forkers.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        killer = subprocess.Popen([*command, str(seconds), number, "1000"])
+        try:
+            yield
+            assert killer.poll() is None
+        finally:
+            killer.kill()
+            killer.wait()
+            subprocess.run([*command, "0", number, "3"], check=True)
 
 
 def there() -> list[str]:
