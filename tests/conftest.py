@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,12 @@ from hypothesis.internal.constants_ast import Constants
 from tests import kernels
 
 ROOT = Path(__file__).resolve().parent.parent
+SYSTEMS = {"browser", "gridengine", "oar", "simgrid", "slurm", "snakemake"}
+"""Folders of tests that need what pip does not install; each says itself what is missing."""
+
+# Hundreds of our processes start in a run: each would compile every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No deadline, and as long as it takes to draw: a slow machine is no defect of the code under test.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,7 +45,10 @@ def pytest_configure() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what reads the reference data, so that ``-m "not shared"`` leaves it out."""
+    """Mark what needs another system, and what reads the reference data, to be left out by it."""
+    folder = item.nodeid.split("/")[1]
+    if folder in SYSTEMS:
+        item.add_marker(folder)
     if {"shared", "shared_file"}.intersection(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.shared)
 

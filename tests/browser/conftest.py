@@ -19,15 +19,11 @@ def missing() -> str:
     return " and ".join(absent)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder; skip it, loudly, where Chromium is not installed."""
-    absent = missing()
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.browser)
-            if absent:
-                reason = f"{absent} not there: the page was NOT tried; see make test-browser"
-                item.add_marker(pytest.mark.skip(reason=reason))
+@pytest.fixture(scope="session", autouse=True)
+def installed() -> None:
+    """Skip, loudly, where Chromium is not."""
+    if absent := missing():
+        pytest.skip(f"{absent} not there: the page was NOT tried; see make test-browser")
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.testbeds.oar import OarTestbed, bed, missing
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder; skip it, loudly, where OAR is not installed."""
-    absent = missing()
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.oar)
-            if absent:
-                item.add_marker(pytest.mark.skip(reason=f"OAR is not usable: {absent}"))
+@pytest.fixture(scope="session", autouse=True)
+def installed() -> None:
+    """Skip, loudly, where OAR is not."""
+    if absent := missing():
+        pytest.skip(f"OAR is not usable: {absent}")
 
 
 @pytest.fixture(scope="module")

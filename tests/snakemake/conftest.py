@@ -30,18 +30,10 @@ def missing() -> str:
     return "" if done.returncode == 0 else f"the plugin is not installed: {done.stderr[-300:]}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder; skip it, loudly, where Snakemake is not installed."""
-    ours = [item for item in items if Path(__file__).parent in item.path.parents]
-    for item in ours:
-        item.add_marker(pytest.mark.snakemake)
-
-
 @pytest.fixture(scope="session", autouse=True)
-def snakemake_installed() -> None:
-    """Skip where it is not."""
-    absent = missing()
-    if absent:
+def installed() -> None:
+    """Skip, loudly, where Snakemake is not."""
+    if absent := missing():
         pytest.skip(f"Snakemake was not run: {absent}")
 
 
