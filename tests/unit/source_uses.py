@@ -118,7 +118,8 @@ class _Reader(ast.NodeVisitor):
         function = node.func
         if isinstance(function, ast.Name) and function.id not in self._bound:
             self._add(f"{function.id}()", node.lineno)
-        if (self._dotted(function) or ast.unparse(function)) in LOADERS and node.args:
+        name = self._dotted(function) or (function.id if isinstance(function, ast.Name) else "")
+        if name in LOADERS and node.args:
             argument = node.args[0]
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 self._add(argument.value, node.lineno, imported=True)

@@ -5,6 +5,7 @@ those of `fnmatch` on the path from the project's root, so ``*`` crosses folders
 """
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -332,13 +333,17 @@ def folder_faults(folder: Path) -> Iterator[str]:
             yield f"{path.name}/ has no __init__.py"
 
 
-def sources(folder: str) -> Iterator[tuple[str, list[Use]]]:
-    """Yield each source of a folder: its path from the root, and what it names."""
+@functools.cache
+def sources(folder: str) -> tuple[tuple[str, list[Use]], ...]:
+    """Each source of a folder: its path from the root, and what it names."""
+    found = []
     for path in sorted((ROOT / folder).rglob("*.py")):
         relative = path.relative_to(ROOT)
         prefix = "coalloc." if folder in PACKAGES else ""
         package = prefix + ".".join(relative.parent.parts)
-        yield relative.as_posix(), read_uses(path.read_text(encoding="utf-8"), package)
+        uses = read_uses(path.read_text(encoding="utf-8"), package)
+        found.append((relative.as_posix(), uses))
+    return tuple(found)
 
 
 def located(path: str, faults: Iterator[str]) -> list[str]:
