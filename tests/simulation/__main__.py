@@ -9,17 +9,24 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulation.mutants import MUTANTS, planted
-from tests.simulation.world import World
+from tests.simulation.world import SETTLED_S, World
 
 
-def run(seed: int, steps: int, mutant: str = "", *, restores: bool = True) -> tuple[int, str]:
+def run(
+    seed: int,
+    steps: int,
+    mutant: str = "",
+    *,
+    restores: bool = True,
+    within_s: float = SETTLED_S,
+) -> tuple[int, str]:
     """One seed: its steps, and which promise it broke; empty if none."""
     with planted(mutant):
         world = World(seed, restores=restores)
         try:
             for _ in range(steps):
                 world.step()
-            world.settle()
+            world.settle(within_s)
         except Exception as error:
             return world.steps, f"{type(error).__name__}: {error}"
     return world.steps, ""

@@ -369,8 +369,8 @@ class World:
             if executor.core is None and (calm or self._back.get(name, 0.0) <= self.now):
                 executor.boot(self.now, rolled_back=self.dice.random() < self.faults)
 
-    def settle(self) -> None:
-        """Faults stop, and everything comes to an end.
+    def settle(self, within_s: float = SETTLED_S) -> None:
+        """Faults stop, and everything comes to an end within so many seconds.
 
         Raises
         ------
@@ -386,7 +386,7 @@ class World:
         while not self.is_over():
             self._give_up_in_vain()
             self.step()
-            if self.now - began > SETTLED_S:
+            if self.now - began > within_s:
                 states = {job: str(r.state) for job, r in self.daemon.disk.jobs.items()}
                 raise UnsettledError(f"not settled: {states}, wishes {list(self.users.wishes)}")
         promises.at_end(self.daemon, self.batches, self.restorations.touched)
