@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS
 from coalloc.adapters.runner.sweep import calm_down
 
@@ -110,7 +109,6 @@ class Rank:
         runner = os.getppid()
         try:
             self._shed_signals()
-            cgroup.enter(self.spec.get("cgroup", ""))
             if self.spec.get("stream") == "pty":
                 self._have_terminal()
             else:
@@ -156,8 +154,9 @@ class Rank:
         signal.set_wakeup_fd(-1)
         # All: whoever started the executor from a shell may have left some ignored.
         for number in SHED:
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, signal.SIG_DFL)
+            if signal.getsignal(number) is not signal.SIG_DFL:
+                with contextlib.suppress(OSError, ValueError):
+                    signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _have_terminal(self) -> None:
