@@ -28,6 +28,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GPUS = ("COALLOC_GPUS", "CUDA_VISIBLE_DEVICES")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT_OUTPUT = "coalloc-%j.out"
+MARKS = re.compile("%([0-9]*)([jrN%])")
 # What belongs to the executor's service, not to a job that was submitted from one.
 FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
 
@@ -154,9 +155,8 @@ class Rank:
         signal.set_wakeup_fd(-1)
         # All: whoever started the executor from a shell may have left some ignored.
         for number in SHED:
-            if signal.getsignal(number) is not signal.SIG_DFL:
-                with contextlib.suppress(OSError, ValueError):
-                    signal.signal(number, signal.SIG_DFL)
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _have_terminal(self) -> None:
@@ -319,7 +319,7 @@ def output_path(pattern: str, job: str, rank: int, node: str) -> str:
         text = marks[found[2]]
         return text.zfill(min(int(found[1] or 0), 10)) if text.isdigit() else text
 
-    return re.sub("%([0-9]*)([jrN%])", value, pattern)
+    return MARKS.sub(value, pattern)
 
 
 def chunk_variables(chunks: Sequence[int] | None, rank: int, size: int) -> dict[str, str]:
