@@ -24,6 +24,7 @@ from coalloc.adapters.runner.status import (
     RUN,
     RUNNER_NAME,
     StatusFile,
+    boot_id,
     descendants,
 )
 from coalloc.adapters.runner.sweep import (
@@ -186,6 +187,7 @@ def serve(socket_fd: int, runner: type[PartRunner]) -> None:
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     poller.register(wake_read, select.POLLIN)
+    boot_id()  # known to the runners, then
     gc.freeze()
     is_open = True
     while is_open or not keeper.is_idle:

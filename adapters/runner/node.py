@@ -91,6 +91,9 @@ class NodeRunner(PackRunner):
         os.set_blocking(self.orders_fd, True)
         self.status.fd = os.dup(self._null)
 
+    def _preallocate(self) -> None:
+        """The runner has done it."""
+
     def _mark_started(self) -> None:
         """The runner has it on disk before it says go."""
 

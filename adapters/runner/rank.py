@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS
 from coalloc.adapters.runner.sweep import calm_down
 
@@ -29,6 +28,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GPUS = ("COALLOC_GPUS", "CUDA_VISIBLE_DEVICES")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT_OUTPUT = "coalloc-%j.out"
+MARKS = re.compile("%([0-9]*)([jrN%])")
 # What belongs to the executor's service, not to a job that was submitted from one.
 FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
 
@@ -110,7 +110,6 @@ class Rank:
         runner = os.getppid()
         try:
             self._shed_signals()
-            cgroup.enter(self.spec.get("cgroup", ""))
             if self.spec.get("stream") == "pty":
                 self._have_terminal()
             else:
@@ -320,7 +319,7 @@ def output_path(pattern: str, job: str, rank: int, node: str) -> str:
         text = marks[found[2]]
         return text.zfill(min(int(found[1] or 0), 10)) if text.isdigit() else text
 
-    return re.sub("%([0-9]*)([jrN%])", value, pattern)
+    return MARKS.sub(value, pattern)
 
 
 def chunk_variables(chunks: Sequence[int] | None, rank: int, size: int) -> dict[str, str]:

@@ -14,6 +14,7 @@ be made, they are in a cgroup of their own besides. The runner itself stays outs
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import json
 import os
@@ -83,6 +84,7 @@ class Runner(OrderLoop):
         self.left = 0  # processes that could not be ended
         self.reason = self.detail = ""
         self.group, self.cgroup = 0, ""
+        self.entering = _thread.allocate_lock()  # held while the ranks enter the cgroup
         self.cpu_s = self.max_rss_mb = 0.0
         self.link: StreamLink | None = None
         self.limit_end = self.kill_at = self.look_at = self.tell_at = float("inf")
@@ -92,6 +94,7 @@ class Runner(OrderLoop):
         try:
             self._open()
             self._fork_ranks()
+            self._preallocate()  # while the ranks prepare
             while not self.is_over:
                 self._step()
         except BaseException as error:
@@ -127,8 +130,14 @@ class Runner(OrderLoop):
         try:
             with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
                 self.spec = json.load(file)
-            self.status.preallocate(len(self.spec["ranks"]), len(self.spec.get("members", ())))
+            self.status.open()
         except (OSError, ValueError) as error:
+            raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
+
+    def _preallocate(self) -> None:
+        try:
+            self.status.preallocate(len(self.spec["ranks"]), len(self.spec.get("members", ())))
+        except OSError as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
 
     def _account(self) -> pwd.struct_passwd | None:
@@ -158,10 +167,23 @@ class Runner(OrderLoop):
                 with contextlib.suppress(OSError):  # the child has done it itself
                     os.setpgid(pid, self.group)
             self.pids[pid] = index
+        if self.cgroup:
+            self.entering.acquire()
+            try:
+                _thread.start_new_thread(self._enter, (tuple(self.pids),))
+            except RuntimeError:  # no more threads
+                self._enter(tuple(self.pids))
         os.close(go_read)
         os.close(say_write)
         self._poll(self.say_fd)
         self.streams.watch(self.poller)
+
+    def _enter(self, pids: tuple[int, ...]) -> None:
+        """Have the ranks enter the cgroup, which the kernel takes its time for: beside all else."""
+        for pid in pids:
+            cgroup.enter(self.cgroup, pid)
+        self.entering.release()
+        os.kill(os.getpid(), signal.SIGCHLD)  # of who ended meanwhile
 
     def _open_streams(self, account: pwd.struct_passwd | None) -> None:
         spec = self.spec
@@ -253,6 +275,8 @@ class Runner(OrderLoop):
             return
         try:
             self._mark_started()
+            with self.entering:
+                pass  # nothing runs outside
         except OSError as error:
             self.stop("state_unwritable", f"{self.folder}: {error.strerror}")
             return
@@ -274,7 +298,7 @@ class Runner(OrderLoop):
         Who loses its parent becomes our child, so nobody is left below us if we have no child.
         Looking through /proc would overlook one that forks and leaves as fast as it can.
         """
-        while True:
+        while not self.entering.locked():  # a number that is given anew is no rank's
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
@@ -290,6 +314,7 @@ class Runner(OrderLoop):
                 )
                 if not self.is_started and not self.reason:
                     self.stop("rank_died", "a process died at the barrier")
+        return False
 
     def _look_at_clock(self) -> None:
         now = time.monotonic()

@@ -17,6 +17,7 @@ import json
 import os
 from binascii import crc32
 from collections.abc import Container
+from functools import lru_cache
 from typing import Any
 
 from coalloc.adapters.runner import durable
@@ -132,6 +133,7 @@ class StatusFile:
             os.close(fd)
 
 
+@lru_cache(maxsize=1)
 def boot_id() -> str:
     """Name of the present boot of this machine."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

@@ -14,6 +14,7 @@ from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.effects import (
     AppendEvent,
+    DropOrders,
     Effect,
     LogLine,
     Publish,
@@ -27,6 +28,7 @@ from coalloc.core.base.requests import Done, Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.schema import LASTING
 from coalloc.daemon.store.sqlite import Store
 
 RETRY_WRITES_S = 1.0
@@ -54,6 +56,7 @@ class Writer:
         self._store, self._core, self._loop, self._log = store, core, loop, log
         self._clock, self._carry_out, self._refuse = clock, carry_out, refuse
         self._unwritten: list[Effect] = []
+        self._carried_out: list[Effect] = []
         self.on_commit: Callable[[float], None] | None = None
         """Told how long each commit took, seconds."""
 
@@ -76,9 +79,18 @@ class Writer:
         self._carry_out(effects, now)
 
     def _commit(self, effects: Sequence[Effect]) -> None:
+        """Commit what lasts; orders that were carried out are dropped with whatever comes next.
+
+        Until then a restart would send them again, and the executor skip them.
+        """
         began = time.perf_counter()
-        if self._store.commit(effects) and self.on_commit is not None:
+        lasting = [effect for effect in effects if type(effect) in LASTING]
+        if all(isinstance(effect, DropOrders) for effect in lasting):
+            self._carried_out += lasting
+            return
+        if self._store.commit([*self._carried_out, *lasting]) and self.on_commit is not None:
             self.on_commit(time.perf_counter() - began)
+        self._carried_out.clear()
 
     def _keep(self, effects: list[Effect], error: StoreError) -> None:
         """Take back the submits of this batch, and keep the rest for later."""

@@ -23,13 +23,18 @@ from coalloc.core.base.effects import (
 )
 from coalloc.core.base.messages import Abort
 from coalloc.core.base.state_tables import ClaimWait
+from coalloc.core.coordinator import Coordinator
 from coalloc.core.starts.waits import WAITS_KEY
+from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.records_json import read_record, write_object
 from coalloc.daemon.store.schema import MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
+from coalloc.daemon.store.writer import Writer
+from coalloc.model.settings import Config
+from coalloc.runtime.logs import get_logger
 from coalloc.wire.codec import encode_order
 from tests.support.stored import event, saved_launch
 from tests.support.stored import saved_job as job
@@ -156,6 +161,30 @@ def test_outbox_is_dropped_up_to_a_number_on_one_cluster(path: Path) -> None:
     store.commit([DropOrders(cluster="a", through_seq=2)])
     kept = [(row.cluster, row.seq) for row in store.rows(tables.OUTBOX)]
     assert kept == [("a", 3), ("b", 1), ("b", 2), ("b", 3)]
+    store.close()
+
+
+def test_that_orders_were_carried_out_is_written_with_what_comes_next(path: Path) -> None:
+    store, done = Store(path), list[Effect]()
+    writer = Writer(
+        store,
+        Coordinator(Config()),
+        CoreLoop(lambda batch: None),
+        get_logger(),
+        lambda: 0.0,
+        carry_out=lambda effects, now: done.extend(effects),
+        refuse=lambda origin, refused: None,
+    )
+    dropped = DropOrders(cluster="a", through_seq=1)
+    commits = list[float]()
+    writer.on_commit = commits.append
+    for batch in ([order("a", n) for n in (1, 2)], [dropped], [event(1)]):
+        writer.write([*batch], 0.0)
+        assert done[-1] is batch[-1]
+        if batch == [dropped]:
+            assert [row.seq for row in store.rows(tables.OUTBOX)] == [1, 2]
+    assert [row.seq for row in store.rows(tables.OUTBOX)] == [2]
+    assert len(commits) == 2
     store.close()
 
 
