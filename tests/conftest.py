@@ -5,6 +5,8 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from hypothesis.internal.constants_ast import Constants
 from tests import kernels
 
 ROOT = Path(__file__).resolve().parent.parent
+BATCH_SYSTEMS = frozenset({"gridengine", "oar", "slurm"})
+"""Folders of tests, beds and marks."""
 
 # No deadline, and as long as it takes to draw: a slow machine is no defect of the code under test.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,6 +45,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what reads the reference data, so that ``-m "not shared"`` leaves it out."""
     if {"shared", "shared_file"}.intersection(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.shared)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of real batch systems; skip them, loudly, where those are not installed."""
+    absent = cache(lambda name: import_module(f"tests.testbeds.{name}").missing())
+    for item in items:
+        name = item.path.parent.name
+        if name in BATCH_SYSTEMS and item.path.parents[1] == ROOT / "tests":
+            item.add_marker(name)
+            if why := absent(name):
+                item.add_marker(pytest.mark.skip(reason=f"{name} is not usable: {why}"))
 
 
 @pytest.fixture(scope="session")

@@ -1,23 +1,12 @@
-"""Cells for the tests of a module, where Grid Engine is installed."""
+"""Cells for the tests of a module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.testbeds.gridengine import GridEngineTestbed, bed, missing
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder; skip it, loudly, where Grid Engine is not installed."""
-    absent = missing()
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.gridengine)
-            if absent:
-                item.add_marker(pytest.mark.skip(reason=f"Grid Engine is not usable: {absent}"))
+from tests.testbeds.gridengine import GridEngineTestbed, bed
 
 
 @pytest.fixture(scope="module")
