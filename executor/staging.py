@@ -33,10 +33,7 @@ LASTING = frozenset({1, 2, 3, 4, 6, 11, 21, 22, 23, 25, 127})
 
 
 class Stager:
-    """Carries out the wishes for one cluster's executor; only its `owner`'s, where it has one.
-
-    A copy speaks to the file `log`, which it locks as long as it lives, also beyond the executor.
-    """
+    """Carries out the wishes for one cluster's executor; only its `owner`'s, where it has one."""
 
     def __init__(
         self,
@@ -138,7 +135,7 @@ class Stager:
     def _copy(self, stage: Stage, what: str, words: list[str]) -> None:
         self._tell(stage, detail=f"copies {what}")
         with open(self._log, "a+b") as log:
-            try:
+            try:  # a copy holds the lock, too, and may outlive its executor
                 fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise SshError("a copy of an executor before this one goes on") from None

@@ -51,8 +51,7 @@ One whose other parts are told when it comes to the head of the queue is looked 
 SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
-"""A wrapper that runs on calls again within this time, if it can, seconds: only what passes while
-this machine is awake and reaches the batch system counts."""
+"""A wrapper that runs on calls again within so many seconds, while this machine is not cut off."""
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
@@ -344,11 +343,10 @@ class PartSupervisor(OrderLoop):
     def _see_missing(self) -> None:
         """Have a look soon, once, where something is lost."""
         barrier, was_lost = self._barrier, self._is_lost
-        if self._may_wait and not barrier.nodes:
-            self._is_lost = barrier.has_lost_early or self._job.has_lost_step
-        else:
-            is_broken = barrier.is_broken or self._job.has_lost_step
-            self._is_lost = bool(barrier.missing) and is_broken
+        is_early = self._may_wait and not barrier.nodes
+        is_broken = barrier.has_lost_early if is_early else barrier.is_broken
+        is_there = not (is_early or barrier.missing)
+        self._is_lost = not is_there and (is_broken or self._job.has_lost_step)
         if self._is_lost and not was_lost:
             self._look_at = min(self._look_at, time.monotonic() + SOON_S)
 
@@ -409,7 +407,6 @@ class PartSupervisor(OrderLoop):
             return
         if not self._barrier.missing:
             self._missing_s = 0.0
-            self._look_at = float("inf") if READY in self._said else self._look_at
         if not state and self.is_started:
             self._missed += 1
             if self._missed >= 2:
