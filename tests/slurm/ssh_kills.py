@@ -124,12 +124,12 @@ class Battered:
         """Run a job while this happens; returns what was wrong, or an empty text."""
         lines = Path(self.ada.pw_dir) / f"lines{name}"
         job = submitted(self.site, self.ada, lines, hit.run_s)
-        if states := STAGES[hit.stage]:
-            self.site.until(lambda: self._state(job) in states | ENDED)
-        time.sleep(hit.delay_s)
-        self.connections += hit.connections
-        self._strike(hit)
         try:
+            if states := STAGES[hit.stage]:
+                self.site.until(lambda: self._state(job) in states | ENDED)
+            time.sleep(hit.delay_s)
+            self.connections += hit.connections
+            self._strike(hit)
             self.site.until(lambda: self._state(job) in ENDED, LIMIT_S)
         except AssertionError:
             return f"does not end: {self.site.job(job)}"
@@ -211,11 +211,15 @@ class Battered:
         return "; ".join(said)
 
     def _processes(self) -> Counter[str]:
-        """The user's processes by name, and with what they were told first."""
+        """The user's processes by name, and with what they were told first; not the solvers.
+
+        Those are the daemon's, and fewer while they are warmed up.
+        """
         found: Counter[str] = Counter()
         for pid in processes_of(self.ada):
             with contextlib.suppress(OSError):
-                if words := Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+                if words and "coalloc.daemon.solver.worker" not in words:
                     name = Path(f"/proc/{pid}/comm").read_text().strip()
                     found[f"{name} {' '.join(words[:3])}"[:60]] += 1
         return found
