@@ -105,7 +105,8 @@ class ExecutorService:
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
         )
         is_own = access.security is None or access.owner  # a process of the jobs' user
-        self._stager = Stager(adapter.files, access.owner, state, self._say) if is_own else None
+        files, log_file = (adapter.files, access.owner), state_dir / "copy.log"
+        self._stager = Stager(*files, state, self._say, log_file) if is_own else None
         own = {SLOW_CLAIMS: adapter.has_slow_claims, STAGES: self._stager is not None}
         state.abilities += tuple(word for word, is_so in own.items() if is_so)
         state.abilities = tuple(word for word in state.abilities if word not in adapter.lacks)

@@ -8,11 +8,12 @@ login the job's folder is on this machine, in the home that the nodes have, too.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import Files, plain_name
@@ -35,9 +36,15 @@ class Stager:
     """Carries out the wishes for one cluster's executor; only its `owner`'s, where it has one."""
 
     def __init__(
-        self, files: Files, owner: str, state: ExecutorState, say: Callable[[Staged], None]
+        self,
+        files: Files,
+        owner: str,
+        state: ExecutorState,
+        say: Callable[[Staged], None],
+        log: Path,
     ) -> None:
         *self._login, self._mb_s = files
+        self._log = log
         self._owner, self._state, self._say = owner, state, say
         self._wanted: dict[str, Stage] = {}
         self._told: dict[str, Stage] = {}
@@ -127,7 +134,12 @@ class Stager:
 
     def _copy(self, stage: Stage, what: str, words: list[str]) -> None:
         self._tell(stage, detail=f"copies {what}")
-        with tempfile.TemporaryFile() as log:
+        with open(self._log, "a+b") as log:
+            try:  # a copy holds the lock, too, and may outlive its executor
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SshError("a copy of an executor before this one goes on") from None
+            log.truncate(0)
             keys = {name: os.environ[name] for name in ("SSH_AUTH_SOCK",) if name in os.environ}
             child = Commands(extra_env=keys).start("rsync", *words, log=log)
             while not child.ends_within(LOOK_S):

@@ -72,10 +72,6 @@ class GridEngineJob(PartJob):
         self._submitted = time.monotonic()
         self._is_queued = False
 
-    @property
-    def _numbers(self) -> list[str]:
-        return [each for each in self.number.split(",") if each]
-
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Submit a job for each host; their wrappers come to this port.
 

@@ -60,10 +60,6 @@ class OarJob(PartJob):
             self.asked_s = spec["time_limit_s"] + behind_s(spec)
         self._submitted = time.monotonic()
 
-    @property
-    def _numbers(self) -> list[str]:
-        return [each for each in self.number.split(",") if each]
-
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Submit a job for each node; their wrappers come to this port."""
         try:

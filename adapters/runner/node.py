@@ -228,7 +228,7 @@ class NodeRunner(PackRunner):
 
     def _call_again(self) -> bool:
         try:
-            self._connection, spec = self._address.connect(1.0)
+            self._connection, spec = self._address.connect(CONNECT_LIMIT_S)
         except TalkError:
             return False
         if spec["time_limit_s"] is not None:
@@ -245,6 +245,7 @@ class NodeRunner(PackRunner):
             self._obey_one(["drop", place, why])
         if spec["is_open"] and not self.go_asked:
             self._obey_one(["go"])  # which was said meanwhile
+        self._take_orders()  # what came with the spec makes nothing readable
         return self._connection is not None
 
 

@@ -63,6 +63,8 @@ class Machine(PartJob):
     def __init__(self, spec: dict[str, Any], folder: Path, shell: tuple[str, ...]) -> None:
         self._spec, self._folder, self._root = cast(BatchSpec, spec), str(folder), folder
         self._home, self._words = folder / "home", shell
+        self.scratch = folder / "scratch"
+        self.scratch.mkdir()
         self._job: subprocess.Popen[bytes] | None = None
         self.number, self.is_cut, self.started_job = "", False, 0
         self.lease_s = 60
@@ -87,7 +89,8 @@ class Machine(PartJob):
         return False
 
     def _env(self) -> dict[str, str]:
-        return {"HOME": str(self._home), "PATH": os.environ["PATH"], "USER": "ada"}
+        own = {"HOME": str(self._home), "TMPDIR": str(self.scratch)}
+        return own | {"PATH": os.environ["PATH"], "USER": "ada"}
 
     def shell(self, script: str) -> str:
         if self.is_cut:
@@ -195,6 +198,7 @@ class Part:
     def close(self) -> None:
         self.job.kill()
         self.job.close()
+        assert not list(self.job.scratch.iterdir()), "also of a job that was killed"
         for fd in (*self._orders, *self._wake):
             os.close(fd)
 

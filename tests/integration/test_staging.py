@@ -76,10 +76,10 @@ def test_what_does_not_come_back_is_said_and_kept(site: Running) -> None:
 class Copier:
     """An executor's stager without the rest of it."""
 
-    def __init__(self, files: tuple[str, str, float], owner: str = "") -> None:
+    def __init__(self, root: Path, files: tuple[str, str, float], owner: str = "") -> None:
         self.said: list[Staged] = []
         state = ExecutorState(cluster="alpha", identity="", store="5f0c", version="")
-        self.stager = staging.Stager(files, owner, state, self.said.append)
+        self.stager = staging.Stager(files, owner, state, self.said.append, root / "copy.log")
 
     async def until(self, stage: Stage, *, words: str = "", state: str = "") -> Stage:
         """What is said of a wish once it is so."""
@@ -120,7 +120,7 @@ def node(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoginNode]:
 def test_a_copy_goes_on_after_a_cut(root: Path, node: LoginNode) -> None:
     size = 12_000_000
     (root / "big").write_bytes(random.Random(7).randbytes(size))
-    copier = Copier(("alpha", str(node.config), 4.0))
+    copier = Copier(root, ("alpha", str(node.config), 4.0))
     stage = Stage(job="7", phase="in", copies=((f"{root}/big", "in/x"),))
 
     async def run() -> None:
@@ -141,6 +141,35 @@ def test_a_copy_goes_on_after_a_cut(root: Path, node: LoginNode) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
+def test_a_copy_outlives_its_executor_and_is_not_made_twice(root: Path, node: LoginNode) -> None:
+    content = random.Random(7).randbytes(6_000_000)
+    (root / "big").write_bytes(content)
+    SshMaster("alpha", str(node.config)).open()
+    stage = Stage(job="7", phase="in", copies=((f"{root}/big", "in/x"),))
+
+    async def run(*, is_killed: bool = False, **wanted: str) -> Stage:
+        copier = Copier(root, ("alpha", str(node.config), 1.0))
+        async with copier.serving():
+            told = await copier.until(stage, **wanted)
+            if is_killed:
+                os._exit(0)
+            return told
+
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(run(is_killed=True, words=" MB, "))
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert "before this one goes on" in asyncio.run(run(words="interrupted")).detail
+    folder = Path(asyncio.run(run(state="done")).folder, "in")
+    assert [path.name for path in folder.iterdir()] == ["x"]
+    assert (folder / "x").read_bytes() == content
+    assert node.accepted == 3, "the master, and one for each copy"
+
+
 @pytest.mark.parametrize(
     ("source", "owner", "why"),
     [
@@ -152,7 +181,7 @@ def test_a_copy_that_cannot_be(
     root: Path, monkeypatch: Any, source: str, owner: str, why: str
 ) -> None:
     monkeypatch.setenv("HOME", str(root))
-    copier = Copier(("", "", 0.0), owner)
+    copier = Copier(root, ("", "", 0.0), owner)
     stage = Stage(job="8", user="ada", phase="in", copies=((source, ""),))
 
     async def run() -> None:
@@ -186,7 +215,7 @@ def test_the_other_end_says_why(
     (root / "rsync").chmod(0o755)
     monkeypatch.setenv("HOME", str(root))
     monkeypatch.setenv("PATH", f"{root}:{os.environ['PATH']}")
-    copier = Copier(("", "", 0.0))
+    copier = Copier(root, ("", "", 0.0))
 
     async def run() -> None:
         async with copier.serving():

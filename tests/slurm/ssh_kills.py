@@ -28,7 +28,7 @@ from tests.testbeds.slurm import SlurmTestbed, alike, bed
 from tests.testbeds.slurm_site import SlurmSite
 from tests.testbeds.ssh import LoginNode, login_nodes, login_user, masters, pids_of, processes_of
 
-LASTS = {1.0: 12, 30.0: 3, 600.0: 1}
+LASTS = {1.0: 4, 30.0: 4, 600.0: 1}
 """Of a cut or a stop, seconds, and how often."""
 KILLED = ("master", "session", "agent", "link", "executor", "daemon")
 LASTING = ("cut", "master stopped", "laptop asleep")
@@ -124,12 +124,15 @@ class Battered:
         """Run a job while this happens; returns what was wrong, or an empty text."""
         lines = Path(self.ada.pw_dir) / f"lines{name}"
         job = submitted(self.site, self.ada, lines, hit.run_s)
-        if states := STAGES[hit.stage]:
-            self.site.until(lambda: self._state(job) in states | ENDED)
-        time.sleep(hit.delay_s)
-        self.connections += hit.connections
-        self._strike(hit)
-        self.site.until(lambda: self._state(job) in ENDED, LIMIT_S)
+        try:
+            if states := STAGES[hit.stage]:
+                self.site.until(lambda: self._state(job) in states | ENDED)
+            time.sleep(hit.delay_s)
+            self.connections += hit.connections
+            self._strike(hit)
+            self.site.until(lambda: self._state(job) in ENDED, LIMIT_S)
+        except AssertionError:
+            return f"does not end: {self.site.job(job)}"
         return self._fault(self.site.job(job), lines, hit)
 
     def left(self) -> str:
@@ -145,6 +148,7 @@ class Battered:
             return ""
 
     def _strike(self, hit: Hit) -> None:
+        struck = 1
         with contextlib.ExitStack() as stack:
             if hit.what == "daemon":
                 self.site.kill("coallocd")
@@ -153,15 +157,18 @@ class Battered:
                 for name in hit.where:
                     self.site.kill(name)
                     self.site.start_executor(name)
+                struck = len(hit.where)
             elif hit.what == "cut":
                 for name in hit.where:
                     stack.enter_context(self.nodes[name].cut())
+                struck = len(hit.where)
             elif hit.what in LASTING:
                 stopped = self._connections(hit) if hit.what == "master stopped" else self._here()
-                _signal(stopped, signal.SIGSTOP)
+                struck = _signal(stopped, signal.SIGSTOP)
                 stack.callback(_signal, stopped, signal.SIGCONT)
             else:
-                _signal(self._connections(hit), signal.SIGKILL)
+                struck = _signal(self._connections(hit), signal.SIGKILL)
+            self.counts["blows"] += struck
             time.sleep(hit.lasts_s)
 
     def _connections(self, hit: Hit) -> list[int]:
@@ -204,11 +211,15 @@ class Battered:
         return "; ".join(said)
 
     def _processes(self) -> Counter[str]:
-        """The user's processes by name, and with what they were told first."""
+        """The user's processes by name, and with what they were told first; not the solvers.
+
+        Those are the daemon's, and fewer while they are warmed up.
+        """
         found: Counter[str] = Counter()
         for pid in processes_of(self.ada):
             with contextlib.suppress(OSError):
-                if words := Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+                if words and "coalloc.daemon.solver.worker" not in words:
                     name = Path(f"/proc/{pid}/comm").read_text().strip()
                     found[f"{name} {' '.join(words[:3])}"[:60]] += 1
         return found
@@ -219,16 +230,20 @@ class Battered:
         return {str(path) for path in found if ".cache" not in path.parts}
 
 
-def _signal(pids: list[int], number: int) -> None:
+def _signal(pids: list[int], number: int) -> int:
+    """Send a signal; returns how many processes got it."""
+    got = 0
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+            got += 1
+    return got
 
 
 @contextlib.contextmanager
-def battered(root: Path) -> Iterator[Battered]:
+def battered(root: Path, route: str = "auto") -> Iterator[Battered]:
     """Two clusters, a site by ssh, and one job that has run in peace."""
-    with bed(*alike(2, 2)) as running, site_by_ssh(root, running) as (site, nodes, ada):
+    with bed(*alike(2, 2)) as running, site_by_ssh(root, running, route) as (site, nodes, ada):
         lines = Path(ada.pw_dir) / "lines"
         assert site.wait(submitted(site, ada, lines, 0.1))["state"] == "completed"
         lines.unlink()
@@ -242,16 +257,20 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--longest", type=float, default=30.0, help="of cuts, seconds")
+    parser.add_argument("--shortest", type=float, default=0.0, help="leave out what lasts less")
+    parser.add_argument("--route", choices=("auto", "files"), default="auto", help="of the start")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin none after these")
     args = parser.parse_args()
     end, broken, done = time.monotonic() + 60.0 * args.minutes, 0, 0
     with tempfile.TemporaryDirectory(prefix="co-") as folder:
         Path(folder).chmod(0o755)
-        with battered(Path(folder)) as site:
+        with battered(Path(folder), args.route) as site:
             for seed in range(args.first, args.first + args.seeds):
                 if time.monotonic() > end:
                     break
-                began, hit, done = time.monotonic(), hit_of(seed, args.longest), done + 1
+                if (hit := hit_of(seed, args.longest)).lasts_s < args.shortest:
+                    continue
+                began, done = time.monotonic(), done + 1
                 why = site.suffer(str(seed), hit)
                 broken += bool(why)
                 print(f"{seed} {time.monotonic() - began:.1f} s {hit} {why}", flush=True)

@@ -78,6 +78,10 @@ class PartJob:
         """It waits in the queue, and its wrappers call the gate: no runner has to stay."""
         self._undo_until = 0.0
 
+    @property
+    def _numbers(self) -> list[str]:
+        return [each for each in self.number.split(",") if each]
+
     def take_along(self, claims: dict[str, BatchSpec]) -> None:
         """Give up other claims with this one; by the numbers of their jobs."""
         self.number = ",".join([self.number, *claims])

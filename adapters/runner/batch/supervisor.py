@@ -51,7 +51,7 @@ One whose other parts are told when it comes to the head of the queue is looked 
 SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
-"""A wrapper that runs on calls again within this time, if it can, seconds."""
+"""A wrapper that runs on calls again within so many seconds, while this machine is not cut off."""
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
@@ -90,7 +90,7 @@ class PartSupervisor(OrderLoop):
         self._reason = self._detail = ""
         self._missed = 0
         self._after_early_s = 0.0
-        self._missing_since = time.monotonic()
+        self._is_lost, self._missing_s, self._asked_at = False, 0.0, time.monotonic()
         self._renew()
         self._kill_at = self._give_up_at = self._look_at = self._tell_at = float("inf")
         self._dropped: dict[str, str] = {}
@@ -341,14 +341,14 @@ class PartSupervisor(OrderLoop):
         self._see_missing()
 
     def _see_missing(self) -> None:
-        now = time.monotonic()
-        if self._may_wait and not self._barrier.nodes:
-            if self._barrier.has_lost_early or self._job.has_lost_step:
-                self._look_at = min(self._look_at, now + SOON_S)
-        elif not self._barrier.missing:
-            self._missing_since = now
-        elif self._barrier.is_broken or self._job.has_lost_step:
-            self._look_at = min(self._look_at, now + SOON_S)
+        """Have a look soon, once, where something is lost."""
+        barrier, was_lost = self._barrier, self._is_lost
+        is_early = self._may_wait and not barrier.nodes
+        is_broken = barrier.has_lost_early if is_early else barrier.is_broken
+        is_there = not (is_early or barrier.missing)
+        self._is_lost = not is_there and (is_broken or self._job.has_lost_step)
+        if self._is_lost and not was_lost:
+            self._look_at = min(self._look_at, time.monotonic() + SOON_S)
 
     def _say(self, step: int, record: dict[str, Any], durable: bool = False) -> None:
         self._said.add(step)
@@ -393,14 +393,20 @@ class PartSupervisor(OrderLoop):
                 self._look_at_turn()
             else:
                 self._ask_system()
+            # Wrappers are heard between two looks, however long one takes.
+            self._look_at = max(self._look_at, time.monotonic() + SOON_S)
 
     def _ask_system(self) -> None:
         """Ask what became of the job, since something of it is missing."""
+        asked_at, self._asked_at = self._asked_at, time.monotonic()
+        self._missing_s += min(LOOK_S, self._asked_at - asked_at)
         state, reason = self._job.state()
         if state is None and self.is_started:
             # Out of reach; nothing is known. What cuts us off may keep the wrappers from calling.
-            self._missing_since = time.monotonic()
+            self._missing_s = 0.0
             return
+        if not self._barrier.missing:
+            self._missing_s = 0.0
         if not state and self.is_started:
             self._missed += 1
             if self._missed >= 2:
@@ -421,7 +427,7 @@ class PartSupervisor(OrderLoop):
         if not (self.is_started or self._barrier.is_broken):
             return False
         may_call = self.is_started or self.spec["site"].get("relay")
-        return not may_call or time.monotonic() - self._missing_since >= RECONNECT_S
+        return not may_call or self._missing_s >= RECONNECT_S
 
     def _conclude(self, reason: str, detail: str) -> None:
         """No more will be heard of some of the nodes."""

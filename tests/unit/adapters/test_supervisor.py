@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from coalloc.adapters.slurm.part_commands import ALIVE, explained
 class AskedJob:
     """A job of which Slurm knows this state, if it is asked."""
 
-    alive = ALIVE
+    number, alive, ending, has_lost_step = "7", ALIVE, frozenset[str](), False
 
     def __init__(self, state: str | None) -> None:
         self._state = state
@@ -71,14 +72,35 @@ def test_an_ordinary_end_is_not_asked_about() -> None:
     assert verdict([], AskedJob("CANCELLED")) == ("exited", "")  # type: ignore[arg-type]
 
 
-def test_a_missing_wrapper_has_time_to_call_once_the_system_can_be_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("state", "gap_s", "more"),
+    [
+        ("RUNNING", 600.0, 18),  # this machine was asleep
+        (None, 0.0, 20),  # it was cut off
+    ],
+)
+def test_a_missing_wrapper_has_time_to_call_once_this_machine_is_back(
+    monkeypatch: pytest.MonkeyPatch, state: str | None, gap_s: float, more: int
 ) -> None:
     """What cuts us off may have kept it from calling."""
-    clock = iter((100.0, 101.0, 119.0, 121.0))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    now, job = 100.0, AskedJob("RUNNING")
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     part = object.__new__(PartSupervisor)
-    part.is_started, part._missing_since = True, 0.0
-    part._job = AskedJob(None)  # type: ignore[assignment]
-    part._ask_system()
-    assert [part._is_away_for_good() for _ in range(3)] == [False, False, True]
+    part.is_started, part._job, part._is_over = True, job, False  # type: ignore[assignment]
+    part._barrier = SimpleNamespace(missing=["a1"])  # type: ignore[assignment]
+    part._missed, part._missing_s, part._asked_at = 0, 0.0, now
+    part._reason = part._detail = ""
+
+    def look(times: int, answer: str | None = "RUNNING") -> bool:
+        nonlocal now
+        job._state = answer
+        for _ in range(times):
+            now += 1.0
+            part._ask_system()
+        return part._is_over
+
+    assert not look(1)
+    now += gap_s
+    assert not look(1, state)
+    assert not look(more - 1)
+    assert look(1)

@@ -6,9 +6,7 @@
 # `mkfifo`, and on the nodes `date +%N` and `sleep .1` (`node.sh`).
 
 cd "$HOME/$COALLOC_FILES" || exit 203
-work=$(mktemp -d "${TMPDIR:-/tmp}/coalloc-XXXXXX") || exit 4
 heard=$(date +%s) word='' woken='' at='' end=''
-trap 'rm -rf "$work"' EXIT
 trap 'woken=yes' USR1 TERM PIPE # the processes get those themselves, and how they end is said
 
 nap() { # until there may be news; who hears nothing for a lease gives the nodes back
@@ -26,11 +24,12 @@ nap() { # until there may be news; who hears nothing for a lease gives the nodes
 
 echo "H $(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr '\n' ' ')" >>said
 until [ "$(tail -n 1 run)" = 'main # end' ]; do nap; done
-mkfifo "$work/in" || exit 4
+work=$(mktemp -d "${TMPDIR:-/tmp}/coalloc-XXXXXX") && mkfifo "$work/in" || exit 4
 if grep -q '^once=yes' run || [ "$SLURM_JOB_NUM_NODES" = 1 ]; then set -- /bin/sh; fi
-"$@" <"$work/in" >>said 2>"$work/err" &
+"$@" <"$work/in" >>said 2>err &
 step=$!
 exec 3>"$work/in"
+rm -rf "$work" # now, since a script that is killed removes nothing; both have it open
 cat run >&3
 until read -r at end <at && [ "$end" = . ]; do
     kill -0 $step 2>/dev/null || break
@@ -45,5 +44,5 @@ while [ "$woken" ]; do # a signal ends a wait, too; what has been waited for is 
     now=$?
     [ "$code" ] && [ $now = 127 ] || code=$now
 done
-echo "D $code $(tail -n 1 "$work/err")" >>said
+echo "D $code $(tail -n 1 err)" >>said
 exit $code
