@@ -63,7 +63,9 @@ class Relay:
                     for sock in select.select(list(ways), [], [])[0]:
                         chunk = sock.recv(1 << 16)
                         while self.joins and chunk.startswith(b"spec") and b"\ngo" not in chunk:
-                            chunk += far.recv(1 << 16)
+                            if not (more := far.recv(1 << 16)):
+                                return
+                            chunk += more
                         if not chunk:
                             return
                         if not (sock is far and self.is_deaf):
