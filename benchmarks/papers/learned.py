@@ -1,7 +1,7 @@
 """Our policies on what learned schedulers were measured on, by the protocols of their papers.
 
     coalloc reproduce learned [FOLDER] [--logs lublin-256] [--pieces 10] [--seed 1]
-                              [--policies auto] [--afresh]
+                              [--policies easy-spf,auto] [--afresh]
 
 FOLDER has the logs (by default ``../shared/data/swf``). Windows of `WINDOW` consecutive jobs of a
 log begin at places that the seed draws, each on an idle machine (RLScheduler, SchedInspector,
@@ -10,7 +10,9 @@ known (kNN-EASY). Each line gives the mean wait and the mean bounded slowdown, w
 overload, by EASY's on the same windows: geometric means, with intervals of 95 % from resampling
 windows, and on how many windows no single order is better than a policy. A log's estimates are
 its users', or none: then every policy has the run times that were. ``exact`` gives all of them
-these. The orders are always replayed, other policies as ``--policies`` chooses.
+these. ``--policies`` chooses policies, and with them the orders; EASY is always among them.
+``easy-wfp3``, ``easy-unicef`` and what is no order take the general path, which is 500 times as
+slow.
 
 Every replay is checked, and kept in ``learned.rows.jsonl`` of the output folder: what stands there
 is not replayed again, unless ``--afresh`` asks for it. The page is written anew after each window.
@@ -51,6 +53,7 @@ NAME, DOC = "learned", "what learned schedulers were measured on: logs, windows,
 WINDOW, WINDOWS = 1_024, 10
 """Jobs of a window, and how many of a log."""
 ORDERS = ("fcfs", "easy", "easy-spf", "easy-saf", "easy-f1", "easy-wfp3", "easy-unicef")
+BASE = "easy"
 OTHERS = ("auto", "conservative", "easy-sjbf")
 USERS, EXACT = "estimates of users", "exact run times"
 MEASURES = ("mean_wait_s", "mean_bounded_slowdown")
@@ -156,11 +159,11 @@ def section(title: str, rows: Sequence[Mapping[str, Mapping[str, float]]]) -> st
         policy: np.array([[max(each[policy][m], LEAST[m]) for each in rows] for m in MEASURES])
         for policy in rows[0]
     }
-    means = zip(MEASURES, figures["easy"].mean(1), strict=True)
+    means = zip(MEASURES, figures[BASE].mean(1), strict=True)
     told = ", ".join(f"{measure} {value:.6g}" for measure, value in means)
-    best, lines = np.min([figures[order] for order in ORDERS], axis=0), []
+    best, lines = np.min([figures[one] for one in ORDERS if one in figures], axis=0), []
     for policy, mine in figures.items():
-        ratios = mine / figures["easy"]
+        ratios = mine / figures[BASE]
         texts = []
         for each in ratios:
             low, high = interval(each, draw)
@@ -194,7 +197,7 @@ def run(args: Namespace, report: Report) -> int:
     names, count = args.logs or tuple(PROTOCOLS), args.pieces or (2 if args.quick else WINDOWS)
     if odd := set(names) - PROTOCOLS.keys():
         raise InputError("--logs", f"there is no {min(odd)!r}; there are {', '.join(PROTOCOLS)}")
-    policies = tuple(dict.fromkeys((*ORDERS, *(args.policies or OTHERS))))
+    policies = tuple(dict.fromkeys((BASE, *(args.policies or (*ORDERS, *OTHERS)))))
     args.output.mkdir(parents=True, exist_ok=True)
     kept = Kept(args.output / f"{NAME}.rows.jsonl", afresh=args.afresh)
     parts = [f"# {NAME}: {DOC}"]
