@@ -11,7 +11,7 @@ overload, by EASY's on the same windows: geometric means, with intervals of 95 %
 windows, and on how many windows no single order is better than a policy. A log's estimates are
 its users', or none: then every policy has the run times that were. ``exact`` gives all of them
 these. ``--policies`` chooses policies, and with them the orders; EASY is always among them.
-``easy-wfp3``, ``easy-unicef`` and what is no order take the general path, which is 500 times as
+``easy-wfp3``, ``easy-unicef`` and what is no order take the general path, hundreds of times as
 slow.
 
 Every replay is checked, and kept in ``learned.rows.jsonl`` of the output folder: what stands there
