@@ -116,6 +116,7 @@ class Kept:
         if lines and not lines[-1].endswith("\n"):  # cut off: replayed again
             path.write_text("".join(lines[:-1]), "utf-8")
             del lines[-1]
+        self.rows: dict[str, Mapping[str, float]]
         try:
             self.rows = {row["replay"]: row for row in map(json.loads, lines)}
         except (ValueError, KeyError, TypeError) as error:
