@@ -1,10 +1,14 @@
-"""A bar that shows how far a command has come."""
+"""A bar that shows how far a command has come; lines where there is no terminal."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+EVERY_S = 10.0
+"""Between two lines."""
 
 Report = Callable[[str, int, int], None]
 """Receives what is being done, how many steps are done, and of how many."""
@@ -16,9 +20,9 @@ def silent(label: str, done: int, total: int) -> None:
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Report]:
-    """Show a bar, on a terminal only."""
+    """Show a bar on a terminal, elsewhere a line now and then."""
     if quiet or not sys.stderr.isatty():
-        yield silent
+        yield silent if quiet else _lines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -32,3 +36,14 @@ def progress_bar(*, quiet: bool) -> Iterator[Report]:
         yield lambda label, done, total: bar.update(
             task, description=label, completed=done, total=total
         )
+
+
+def _lines() -> Report:
+    told = [time.monotonic()]
+
+    def tell(label: str, done: int, total: int) -> None:
+        if time.monotonic() - told[-1] >= EVERY_S:
+            told[:] = [time.monotonic()]
+            print(f"{label}: {done} of {total}", file=sys.stderr, flush=True)
+
+    return tell

@@ -27,11 +27,11 @@ NAME = "online"
 DOC = "how long users wait under each policy, on pieces of real logs"
 ONLINE = Path(__file__).parent / "data" / f"{NAME}.toml"
 FOLDER = Path("study")
-QUICK = {"pieces": 2, "jobs": 300}
+QUICK = {"pieces": 2, "jobs": 100, "seeds": 1}
 QUICK_LOGS = 2
 FILE_OPTIONS = f"""
 FILE                   the study: policies, logs, scenarios (docs/REPRODUCTION.md)
---quick                a smoke test: 300 jobs of two pieces of the first two logs
+--quick                a smoke test: one draw, 100 jobs of two pieces of the first two logs
 -o --output DIR ={FOLDER}   for rows, report and picture, made if need be (default: {FOLDER})
 --seed N               first seed of the draws
 --quiet                no progress
@@ -106,11 +106,17 @@ def carry_out(args: argparse.Namespace, file: Path, data: Path, report: Report) 
     Raises `InputError`.
     """
     study, name = changed(read_study(file), args), file.stem
+    cells = cells_of(study, data)
     args.output.mkdir(parents=True, exist_ok=True)
+    path = args.output / f"{name}.rows.jsonl"
+    processes = args.processes or len(os.sched_getaffinity(0))
+    if not args.quiet:
+        where = f"by {args.dask}" if args.dask else f"{processes} at a time"
+        print(f"{name}: {len(cells)} replays, {where}; rows: {path}", file=sys.stderr, flush=True)
     rows = gather(
-        cells_of(study, data),
-        args.output / f"{name}.rows.jsonl",
-        processes=args.processes or len(os.sched_getaffinity(0)),
+        cells,
+        path,
+        processes=processes,
         dask=args.dask or "",
         afresh=args.afresh,
         on_progress=report,

@@ -126,6 +126,8 @@ def read_study(path: Path) -> StudyFile:
     found: StudyFile = read_json(value, StudyFile, f"{path}: ")
     if not (found.policies and found.logs):
         raise InputError(str(path), "names no policy, or no log")
+    if odd := set(found.bases) - set(found.policies):
+        raise InputError(f"{path}: base", f"{min(odd)!r} is not among the policies")
     for key, log in found.logs.items():
         if bool(log.platform) == bool(log.nodes) or not log.files:
             what = "needs files, and a platform or a number of nodes, not both"

@@ -14,13 +14,18 @@ from coalloc.simulation.reports import aligned
 from coalloc.simulation.reproduce.rows import Row, Rows, to_csv
 from coalloc.simulation.study.declared import Log, Scenario, StudyFile
 from coalloc.simulation.study.pieces import read_log
-from coalloc.simulation.study.report import SHOWN, SOME_WAIT_S, pairs_of, ratio_text, waiting
+from coalloc.simulation.study.report import (
+    FEWEST,
+    SHOWN,
+    SOME_WAIT_S,
+    pairs_of,
+    ratio_text,
+    waiting,
+)
 from coalloc.simulation.study.rows import cells_of, gather
 
 LEAST_JOBS = 50
 """Of a piece; with fewer, most of it is the machine filling and emptying."""
-FEWEST = 5
-"""Pairs below which an interval says little."""
 COLUMNS = ("wait_mean", "wait_p95", "wait_max", "slowdown_mean")
 """Figures that are compared."""
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +24,13 @@ import numpy as np
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, resampled, table, to_csv
 from coalloc.simulation.reproduce.words import filled, paragraphs, shown
-from coalloc.simulation.study.declared import Scenario, StudyFile
+from coalloc.simulation.study.declared import BOTH, Scenario, StudyFile
 from coalloc.simulation.study.measures import CLASSES, FIGURES, LONG_S, TEMPLATE, WIDE
 from coalloc.simulation.study.rows import NAMED_BY
 
 SOME_WAIT_S = 60.0
+FEWEST = 5
+"""Pairs below which an interval says little."""
 FLOOR: Mapping[str, float] = {"wait": 1.0, "response": 0.0, "slowdown": 0.0}
 """Added to both figures of a ratio, by the first word of the column."""
 WORSE = 1.1
@@ -99,7 +100,7 @@ def ratio(pairs: Pairs, column: str) -> Estimate | None:
 def ratio_text(pairs: Pairs, column: str) -> str:
     """A ratio with its interval."""
     found = ratio(pairs, column)
-    return NOTHING if found is None else shown(found, ".2f")
+    return NOTHING if found is None else shown(found, ".2f" if found.mean >= 0.1 else ".2g")
 
 
 def comparisons(study: StudyFile, rows: Rows) -> Iterator[Compared]:
@@ -138,19 +139,10 @@ def done(rows: Rows) -> Rows:
 
 
 def headline(study: StudyFile, rows: Rows) -> str:
-    """Number of replays, and the best policy by mean waits in all scenarios."""
+    """Number of replays, and what came out of each scenario."""
     good = done(rows)
-    waits: dict[str, list[float]] = {}
-    for one in comparisons(study, good):
-        found = ratio(one.pairs, "wait_mean") if one.by_base else None
-        if found is not None:
-            waits.setdefault(one.policy, []).append(found.mean)
-    means = {policy: fmean(values) for policy, values in waits.items()}
     said = f"{len(rows)} replays, {len(rows) - len(good)} failed"
-    if not means:
-        return said
-    best = min(means, key=means.__getitem__)
-    return f"{said}, least waits: {best}, {means[best]:.2f} of {' and '.join(study.bases)}"
+    return "\n".join((said, *_outcome(list(comparisons(study, good)))))
 
 
 def to_markdown(study: StudyFile, rows: Rows, name: str) -> str:
@@ -168,11 +160,14 @@ def to_markdown(study: StudyFile, rows: Rows, name: str) -> str:
     facts = {
         "name": name,
         "pieces": len(rows.distinct("piece")),
-        "policies": len(study.policies),
+        "policies": tuple(f"`{policy}`" for policy in study.policies),
         "scenarios": len(study.scenarios),
+        "logs": "\n".join(_logs(study, rows)),
+        "outcome": "\n".join(_outcome(compared)),
+        "fewest": FEWEST,
         "seeds": study.seeds,
         "jobs": max(rows.column("jobs_at_most")),
-        "halves": " and ".join(sorted(rows.distinct("half"))),
+        "half": "" if study.half == BOTH else study.half,
         "failures": "\n".join(failures),
         "about": "\n".join(docs),
         "some_wait": SOME_WAIT_S,
@@ -185,6 +180,28 @@ def to_markdown(study: StudyFile, rows: Rows, name: str) -> str:
         "made_by": "\n".join(f"- {count} rows: {which}" for which, count in made.items()),
     }
     return "\n\n".join(filled(paragraphs(TEMPLATE.read_text(encoding="utf-8")), facts)) + "\n"
+
+
+def _logs(study: StudyFile, rows: Rows) -> Iterator[str]:
+    """A line for each log: its files, its machine, its pieces."""
+    for name, log in study.logs.items():
+        files = " and ".join(f"`{Path(file).name}`" for file in log.files)
+        machine = f"`{Path(log.platform).name}`" if log.platform else f"{log.nodes} x {log.slots}"
+        yield f"- `{name}`, {len(rows.where(log=name).distinct('piece'))} of {files} on {machine}"
+
+
+def _outcome(compared: Sequence[Compared]) -> Iterator[str]:
+    """A line for each scenario: the policy with the least waits, and on how many pairs."""
+    for name, group in groupby(compared, lambda one: one.scenario.name):
+        found = [(ratio(one.pairs, "wait_mean"), one) for one in group if one.by_base]
+        known = [(wait.mean, one) for wait, one in found if wait is not None]
+        said = f"nothing to compare, as no mean wait reaches {SOME_WAIT_S:g} s"
+        if known:
+            _, one = min(known, key=lambda item: item[0])
+            busy, wait = waiting(one.pairs), ratio_text(one.pairs, "wait_mean")
+            said = f"least waits under `{one.policy}`: {wait} of the mean wait under {one.by}"
+            said += f", worse in {_worse(busy)} of {len(busy)} pairs of piece and draw"
+        yield f"- `{name}`: {said}"
 
 
 def _ratios(compared: Sequence[Compared]) -> str:
@@ -264,7 +281,8 @@ def _draw(study: StudyFile, rows: Rows, figure: plots.Figure) -> None:
         name: plots.Look(COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)], name)
         for n, name in enumerate(study.scenarios)
     }
-    step, grid = 0.8 / len(looks), plots.panels(figure, 2, 1, sharex=True)
+    base = " and ".join(study.bases)
+    step, grid = 0.6 / len(looks), plots.panels(figure, 2, 1, sharex=True)
     for (axes,), column in zip(grid, ("wait_mean", "slowdown_mean"), strict=True):
 
         def point(name: str, policy: str, column: str = column) -> Estimate | None:
@@ -278,6 +296,9 @@ def _draw(study: StudyFile, rows: Rows, figure: plots.Figure) -> None:
         axes.grid(visible=False, axis="x")
         axes.axhline(1.0, color=plots.BLACK, linewidth=0.8)
         plots.log_scale(axes, vertical=True)
-        axes.set_ylabel(f"{SHOWN[column]}, ratio")
-    grid[1][0].set_xticks(range(len(policies)), policies, rotation=30, ha="right")
+        axes.tick_params(which="minor", left=False)
+        axes.set_ylabel(f"{SHOWN[column]} by that of {base}")
+        for edge in range(1, len(policies)):
+            axes.axvline(edge - 0.5, color="#DDDDDD", linewidth=0.8)
+    grid[1][0].set_xticks(range(len(policies)), [one.replace(":", "\n") for one in policies])
     plots.legend_below(figure, grid[0][0], 4)

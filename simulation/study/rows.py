@@ -6,15 +6,19 @@ The rows are lines of JSON in ``NAME.rows.jsonl`` of the output folder. What sta
 replayed again, unless that is asked for: an interrupted study goes on where it was. A row is known
 by a digest of all that it depends on but the contents of the files that it names, and the program;
 ``made_by`` says which program it was. A replay that failed is a row without figures, and tried
-again the next time.
+again the next time. One study at a time writes a file.
+
+Of several processes the first one has the kernels compiled; the others find them in the cache.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
@@ -52,6 +56,9 @@ NAMED_BY = (
 """Columns of a row beside its figures."""
 NO_DASK = "distributed is not installed: pip install '.[dask]' in a checkout of coalloc"
 KILLED = "a process was killed, perhaps for its memory; to go on, give the command again"
+IN_USE = "another study is writing it; wait for it, or name another folder"
+COMPILING, FIRST_JOBS = "loading, or compiling once", 20
+"""Shown while the first process does that, by replays of so many jobs."""
 CONNECT_S = 20.0
 _ONE_AT_A_TIME = threading.Lock()
 """A worker of Dask may have several threads; replays share caches."""
@@ -180,24 +187,44 @@ def gather(
     Raises `InputError`.
     """
     wanted = {cell.key: cell for cell in cells}
-    known = {key: row for key, row in read_rows(path).items() if not (afresh and key in wanted)}
-    missing = [cell for key, cell in wanted.items() if key not in known]
-    if path:
-        # Written as it was understood, so that a line that was cut off is gone.
-        whole = path.with_suffix(".new")
-        whole.write_text("".join(map(_line, known.values())), encoding="utf-8")
-        whole.replace(path)
-    done = len(wanted) - len(missing)
-    with (
-        (path or Path(os.devnull)).open("a", encoding="utf-8") as file,
-        closing(_carried_out(missing, processes, dask)) as found,
-    ):
-        for row in found:
-            known[row["key"]] = row
-            print(_line(row), end="", file=file, flush=True)
-            done += 1
-            on_progress(f"{row['scenario']} {row['piece']} {row['policy']}", done, len(wanted))
+    with _alone(path):
+        kept = read_rows(path)
+        known = {key: row for key, row in kept.items() if not (afresh and key in wanted)}
+        missing = [cell for key, cell in wanted.items() if key not in known]
+        if path:
+            # Written as it was understood, so that a line that was cut off is gone.
+            whole = path.with_suffix(".new")
+            whole.write_text("".join(map(_line, known.values())), encoding="utf-8")
+            whole.replace(path)
+        done = len(wanted) - len(missing)
+        on_progress(COMPILING, done, len(wanted))
+        with (
+            (path or Path(os.devnull)).open("a", encoding="utf-8") as file,
+            closing(_carried_out(missing, processes, dask)) as found,
+        ):
+            for row in found:
+                known[row["key"]] = row
+                print(_line(row), end="", file=file, flush=True)
+                done += 1
+                on_progress(f"{row['scenario']} {row['piece']} {row['policy']}", done, len(wanted))
     return Rows(known[key] for key in wanted)
+
+
+@contextmanager
+def _alone(path: Path | None) -> Iterator[None]:
+    """Let no other study write the file meanwhile, where the file system has locks."""
+    with (path.with_suffix(".lock") if path else Path(os.devnull)).open("w") as lock:
+        try:
+            if path:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):
+                raise InputError(str(path), IN_USE) from None
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or str(path)  # a full disk names no file
+            raise
 
 
 def _line(row: Row) -> str:
@@ -234,28 +261,57 @@ def _carried_out(cells: Sequence[Cell], processes: int, dask: str) -> Generator[
         yield from map(carry_out, cells)
         return
     with _on_dask(dask) if dask else _in_processes(min(processes, len(cells))) as pool:
-        futures = {pool.submit(carry_out, cell): cell for cell in cells}
+        if not dask:
+            with _interrupts_held():
+                first = pool.submit(_load, cells)
+            first.result()
+        with _interrupts_held():
+            futures = {pool.submit(carry_out, cell): cell for cell in cells}
         for future in as_completed(futures):
             error = future.exception()
             if isinstance(error, BrokenExecutor):
-                raise InputError("--processes", KILLED)
+                raise error
             yield failed(futures[future], error) if error else future.result()
+
+
+def _load(cells: Sequence[Cell]) -> None:
+    """Have compiled, or loaded, what the policies ask for, by the beginnings of some replays."""
+    kinds: dict[Any, Cell] = {}
+    for cell in cells:
+        kinds.setdefault((cell.policy, cell.scenario.moldable > 0.0, cell.scenario.mix), cell)
+    for cell in kinds.values():
+        carry_out(replace(cell, jobs=FIRST_JOBS))
 
 
 @contextmanager
 def _in_processes(count: int) -> Iterator[Executor]:
-    with ProcessPoolExecutor(count, get_context("spawn"), _begin) as pool:
-        try:
-            yield pool
-        except BaseException:
-            for child in active_children():
-                child.terminate()
-            raise
+    """Workers that end with this process, whatever ends it."""
+    former = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        with ProcessPoolExecutor(count, get_context("spawn"), _begin) as pool:
+            try:
+                yield pool
+            except BaseException:
+                for child in active_children():
+                    child.terminate()
+                raise
+    except BrokenExecutor:
+        raise InputError("--processes", KILLED) from None
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Interrupts come later; processes that start meanwhile leave them to this one."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
 def _begin() -> None:
-    """Leave interrupts to the parent, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

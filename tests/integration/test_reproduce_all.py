@@ -23,7 +23,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return what one run of the command has written."""
     path = tmp_path_factory.mktemp("reproduction")
     done = subprocess.run(
-        [sys.executable, "-m", "coalloc.cli.main", "reproduce", "all", "--quick", "-o", path],
+        [
+            *(sys.executable, "-m", "coalloc.cli.main"),
+            *("reproduce", "all", "--quick", "--quiet", "-o", path),
+        ],
         capture_output=True,
         text=True,
         timeout=LONGEST_S,

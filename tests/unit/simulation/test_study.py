@@ -1,6 +1,7 @@
 """Studies: their pieces, their arithmetic, and small ones carried out here and by Dask."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -234,6 +235,7 @@ def test_a_group_stands_for_its_scenarios_and_their_bases() -> None:
         ('against = "apart"', 'against = "x"', "scenarios.busy: there is no scenario 'x'"),
         ('platform = "', 'clusters = "', "logs.day: needs files, and a platform or a number"),
         ("[logs.day]", "[logs.day", "is no study: "),
+        ('base = ["easy"]', 'base = ["fcfs"]', "base: 'fcfs' is not among the policies"),
     ],
 )
 def test_a_file_that_cannot_be_a_study(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -308,17 +310,32 @@ def test_a_replay_that_fails_does_not_end_the_others(
 
 
 @pytest.mark.slow
-def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_study_goes_on(tmp_path: Path, sign: signal.Signals, code: int) -> None:
     words = ["study", str(EXAMPLE), "-o", str(tmp_path), "--processes", "2", "--quiet"]
     script = "import sys; from coalloc.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    child = subprocess.Popen([sys.executable, "-c", script, *words], stderr=subprocess.PIPE)
+    command = [sys.executable, "-c", script, *words]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
     path = tmp_path / "study.rows.jsonl"
     while not (path.exists() and path.read_bytes().count(b"\n")):
         assert child.poll() is None
-    child.send_signal(signal.SIGINT)
+    with pytest.raises(InputError, match="another study is writing it"):
+        gather(small("fcfs"), path)
+    os.killpg(child.pid, sign)  # as a terminal does
     assert child.communicate(timeout=60)[1] == b""
-    assert child.returncode == 130
+    assert child.returncode == code
     assert read_rows(path)
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = tmp_path / "rows.jsonl"
+
+    def cut_off(*_: object) -> Row:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(carried, "carry_out", cut_off)
+    with pytest.raises(OSError, match=r"No space left on device: '.*rows\.jsonl'"):
+        gather(small("fcfs"), full)
 
 
 def no_plots(*_: Any) -> dict[str, bytes]:
@@ -338,7 +355,8 @@ def test_a_small_run_goes_on_where_it_was(
     with monkeypatch.context() as without:
         without.setattr(plots, "render", no_plots)
         assert main.main([*command, "easy,easy-spf"]) == 1
-    assert "online: 6 replays, 0 failed, least waits: easy-spf" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "online: 6 replays, 0 failed\n- `load-90`: least waits under `easy-spf`: " in said
     assert not list(tmp_path.glob("*.png")), "there is a report without pictures too"
     kept = tmp_path / "online.rows.jsonl"
     first = read_rows(kept)
@@ -364,7 +382,9 @@ def test_a_small_run_goes_on_where_it_was(
         assert row["wait_mean"] <= row["wait_max"]
         assert row["made_by"].startswith("coalloc ")
     page = (tmp_path / "online.md").read_text()
-    assert "1 pieces of 4 policies in 3 scenarios" in page
+    assert "- `KTH-SP2`, 1 of `KTH-SP2-1996-2.1-cln.swf.gz` on 100 x 1" in page
+    assert re.search("- `clusters`: least waits under `.*`, worse in . of 1 pairs", page)
+    assert "All pieces belong to the half *report*" in page
     assert "### load-90, by the better of `easy-spf` and `easy-saf`" in page
     assert "| `clusters` by the same policy in `apart` | `easy-spf` | " in page
     assert (tmp_path / "online-ratios.png").exists()
