@@ -40,6 +40,7 @@ FOUND = {
     "failures-not-counted": 7_000_016,
     "changes-not-saved": 7_000_056,
     "shapes-sent-to-older-executors": 333,
+    "restored-without-asking-for-starts": 163,
     "claims-of-nobody-kept": 31,
     "slots-counted-as-processes": 5,
     "throttles-ignored": 19,
