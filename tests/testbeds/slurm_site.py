@@ -25,6 +25,13 @@ settings = {{ {settings} }}
 """
 
 
+def as_account(account: struct_passwd) -> tuple[str, ...]:
+    """What runs a command of ours as this user, in his home."""
+    packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
+    become = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
+    return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.pw_dir}")
+
+
 class SlurmSite(Running):
     """The processes of one site whose clusters are a bed's.
 
@@ -71,12 +78,7 @@ class SlurmSite(Running):
 
     def before(self, name: str) -> Sequence[str]:
         """Become the account, where there is one."""
-        account = self._account
-        if account is None:
-            return ()
-        packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
-        become = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
-        return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.pw_dir}")
+        return as_account(self._account) if self._account else ()
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A Slurm cluster in the configuration."""

@@ -136,6 +136,19 @@ def login_nodes(
         yield nodes
 
 
+def config_of(another: struct_passwd, node: LoginNode, folder: Path) -> Path:
+    """How another user logs in at the same login nodes, by the same key: his ssh configuration."""
+    folder.mkdir()
+    key, config, owner = folder / "key", folder / "config", getpwuid(node.config.stat().st_uid)
+    key.write_bytes((node.config.parent / "key").read_bytes())
+    text = node.config.read_text().replace(f"User {owner.pw_name}\n", f"User {another.pw_name}\n")
+    config.write_text(text.replace(str(node.config.parent / "key"), str(key)))
+    key.chmod(0o600)
+    for path in (folder, key, config):
+        os.chown(path, another.pw_uid, another.pw_gid)
+    return config
+
+
 def _started(
     stack: contextlib.ExitStack,
     folder: Path,

@@ -1,0 +1,89 @@
+"""Two users of the same two clusters, each by a login of his own, under one daemon."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from itertools import accumulate
+from pathlib import Path
+from pwd import struct_passwd
+from typing import Any
+
+import pytest
+
+from tests.support.live_site import ENDED
+from tests.support.multi_user import MultiUser
+from tests.testbeds.slurm import alike, bed
+from tests.testbeds.slurm_launches import PYTHON
+from tests.testbeds.slurm_site import as_account
+from tests.testbeds.ssh import config_of, login_nodes, login_user, missing, processes_of
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=f"ssh's testbed needs {missing()}")
+
+JOBS, PROCS = 8, 6
+"""Of each user: more than half of a cluster of 16 slots would hold twice, if it were seen twice."""
+RUN = 'echo "$(id -un) $COALLOC_CLUSTER" >> lines-$COALLOC_JOB_ID; sleep 1'
+
+
+def typed(user: struct_passwd, site: MultiUser, *words: str) -> str:
+    """What a command says that the user types."""
+    command = [*as_account(user), PYTHON, "-m", "coalloc.cli.main", *words]
+    env = {"PATH": os.environ["PATH"], "COALLOC_CONFIG": str(site.config)}
+    done = subprocess.run(
+        command, env=env, cwd=user.pw_dir, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def most_at_once(jobs: list[dict[str, Any]], machine: str) -> int:
+    """Processes that have run together on a machine, whoever's."""
+    changes = [
+        (job[when], sign * sum(part["nodes"].values()))
+        for job in jobs
+        for part in job["parts"]
+        if part["cluster"].partition("@")[0] == machine
+        for when, sign in (("started", 1), ("ended", -1))
+    ]
+    return max(accumulate(count for _, count in sorted(changes)))
+
+
+def test_jobs_run_as_their_owners_and_nodes_are_planned_once(root: Path) -> None:
+    with (
+        bed(*alike(2, 2)) as running,
+        login_user(root, "ada") as ada,
+        login_user(root, "ben") as ben,
+    ):
+        steering = {each.name: {"SLURM_CONF": str(each.conf)} for each in running}
+        with (
+            login_nodes(root / "ssh", ada.pw_name, steering) as nodes,
+            MultiUser(root / "site", clusters={"here": 1}) as site,
+        ):
+            configs = {ada: nodes["a"].config, ben: config_of(ben, nodes["a"], root / "ben-ssh")}
+            for user, config in configs.items():
+                for name in steering:
+                    said = typed(user, site, "connect", name, "--ssh-option", f"Include={config}")
+                    assert "logged in (key), one connection; slurm" in said
+            site.until(site.is_complete)
+            jobs = {}
+            for user in [*configs] * JOBS:
+                with site.asking(site.key(user.pw_name)) as asker:
+                    launch = {"cwd": user.pw_dir}
+                    body = site.submission(["sh", "-c", RUN], PROCS, launch=launch)
+                    jobs[str(asker.ask({"type": "submit", **body})["job"])] = user
+            site.until(lambda: all(site.job(job)["state"] in ENDED for job in jobs), 240.0)
+            ended = {job: site.job(job) for job in jobs}
+            for job, user in jobs.items():
+                assert ended[job]["state"] == "completed", ended[job]
+                lines = Path(user.pw_dir, f"lines-{job}").read_text().split()
+                assert set(lines[::2]) == {user.pw_name}
+                assert {name.partition("@")[2] for name in lines[1::2]} <= {user.pw_name, ""}
+                assert len(lines) == 2 * PROCS
+            for name in steering:
+                assert most_at_once([*ended.values()], name) <= 16
+            for user in configs:
+                for name in steering:
+                    assert "disconnected" in typed(user, site, "disconnect", name)
+                site.until(lambda user=user: not processes_of(user))
+            running.wait(lambda: all(each.is_idle() for each in running), "no job is left")
+            assert [node.accepted for node in nodes.values()] == [2, 2]
