@@ -251,6 +251,8 @@ class PartLauncher:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise AdapterError(f"{self._root}: another executor uses this folder") from error
+        # By word: a child that has not begun its program yet has a copy of the descriptor.
+        stack.callback(fcntl.flock, lock_fd, fcntl.LOCK_UN)
         os.pwrite(lock_fd, b"%-10d" % os.getpid(), 0)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self._root / "news", 0o600)
