@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from pwd import struct_passwd
@@ -11,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_site import ENDED
 from tests.support.multi_user import MultiUser
 from tests.testbeds.slurm import alike, bed
 from tests.testbeds.slurm_launches import PYTHON
 from tests.testbeds.slurm_site import as_account
-from tests.testbeds.ssh import config_of, login_nodes, login_user, missing, processes_of
+from tests.testbeds.ssh import config_of, login_nodes, login_user, masters, missing, pids_of
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"ssh's testbed needs {missing()}")
 
-JOBS, PROCS = 8, 6
-"""Of each user: more than half of a cluster of 16 slots would hold twice, if it were seen twice."""
+NODES = 4
+"""Of each cluster, with a slot each."""
+JOBS, PROCS = 6, 3
+"""Of each user: a job takes more than half of a cluster."""
 RUN = 'echo "$(id -un) $COALLOC_CLUSTER" >> lines-$COALLOC_JOB_ID; sleep 1'
 
 
@@ -36,6 +38,11 @@ def typed(user: struct_passwd, site: MultiUser, *words: str) -> str:
     return done.stdout
 
 
+def has_left(user: struct_passwd) -> bool:
+    """Whether no process of ours, and no connection, is the user's."""
+    return not (pids_of(user, "coalloc") or masters(user))
+
+
 def most_at_once(jobs: list[dict[str, Any]], machine: str) -> int:
     """Processes that have run together on a machine, whoever's."""
     changes = [
@@ -45,12 +52,12 @@ def most_at_once(jobs: list[dict[str, Any]], machine: str) -> int:
         if part["cluster"].partition("@")[0] == machine
         for when, sign in (("started", 1), ("ended", -1))
     ]
-    return max(accumulate(count for _, count in sorted(changes)))
+    return max(accumulate(int(count) for _, count in sorted(changes)))
 
 
-def test_jobs_run_as_their_owners_and_nodes_are_planned_once(root: Path) -> None:
+def test_jobs_of_two_users_run_as_each_of_them_and_leave_nothing(root: Path) -> None:
     with (
-        bed(*alike(2, 2)) as running,
+        bed(*alike(2, NODES)) as running,
         login_user(root, "ada") as ada,
         login_user(root, "ben") as ben,
     ):
@@ -61,18 +68,20 @@ def test_jobs_run_as_their_owners_and_nodes_are_planned_once(root: Path) -> None
         ):
             configs = {ada: nodes["a"].config, ben: config_of(ben, nodes["a"], root / "ben-ssh")}
             for user, config in configs.items():
+                typed(user, site, "keys", "new")
                 for name in steering:
                     said = typed(user, site, "connect", name, "--ssh-option", f"Include={config}")
                     assert "logged in (key), one connection; slurm" in said
             site.until(site.is_complete)
-            jobs = {}
+            keys, jobs = {user: site.key(user.pw_name) for user in configs}, {}
             for user in [*configs] * JOBS:
-                with site.asking(site.key(user.pw_name)) as asker:
+                with site.asking(keys[user]) as asker:
                     launch = {"cwd": user.pw_dir}
                     body = site.submission(["sh", "-c", RUN], PROCS, launch=launch)
-                    jobs[str(asker.ask({"type": "submit", **body})["job"])] = user
-            site.until(lambda: all(site.job(job)["state"] in ENDED for job in jobs), 240.0)
-            ended = {job: site.job(job) for job in jobs}
+                    answer = asker.ask({"type": "submit", **body})
+                assert answer["type"] == "done", answer
+                jobs[str(answer["job"])] = user
+            ended = {job: site.wait(job) for job in jobs}
             for job, user in jobs.items():
                 assert ended[job]["state"] == "completed", ended[job]
                 lines = Path(user.pw_dir, f"lines-{job}").read_text().split()
@@ -80,10 +89,10 @@ def test_jobs_run_as_their_owners_and_nodes_are_planned_once(root: Path) -> None
                 assert {name.partition("@")[2] for name in lines[1::2]} <= {user.pw_name, ""}
                 assert len(lines) == 2 * PROCS
             for name in steering:
-                assert most_at_once([*ended.values()], name) <= 16
+                assert most_at_once([*ended.values()], name) <= NODES
             for user in configs:
                 for name in steering:
                     assert "disconnected" in typed(user, site, "disconnect", name)
-                site.until(lambda user=user: not processes_of(user))
+                site.until(partial(has_left, user))
             running.wait(lambda: all(each.is_idle() for each in running), "no job is left")
             assert [node.accepted for node in nodes.values()] == [2, 2]
