@@ -19,7 +19,7 @@ from tests.support.fake_slurm import FakeSlurm
 
 
 def waits_for_go(chunk: bytes) -> bool:
-    """Whether this is what a wrapper is to run, which is not to start yet."""
+    """Tell a job's description that a wrapper receives before the order to go."""
     return b"spec {" in chunk and b'"is_open":true' not in chunk and b"\ngo" not in chunk
 
 
@@ -30,7 +30,7 @@ class Relay:
         self.is_deaf = False
         """What is said to wrappers is lost."""
         self.joins = False
-        """What a wrapper is to run comes to it together with the order to go."""
+        """A job's description and the order to go reach a wrapper in one chunk."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         self._near: list[socket.socket] = []

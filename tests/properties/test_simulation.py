@@ -86,7 +86,7 @@ def test_promises_hold_for_longer() -> None:
 
 
 def finds(seed: int, name: str) -> bool:
-    """Whether a world breaks with this defect that holds without."""
+    """Tell whether a seed's world breaks a promise with this defect only."""
     steps = MUTANTS[name].steps
     broken = run(seed, steps, name, within_s=SOON_S)[1]
     return bool(broken) and not (

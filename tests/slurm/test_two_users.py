@@ -28,7 +28,7 @@ RUN = 'echo "$(id -un) $COALLOC_CLUSTER" >> lines-$COALLOC_JOB_ID; sleep 1'
 
 
 def typed(user: struct_passwd, site: MultiUser, *words: str) -> str:
-    """What a command says that the user types."""
+    """Output of a command of ours, run as the user."""
     command = [*as_account(user), PYTHON, "-m", "coalloc.cli.main", *words]
     env = {"PATH": os.environ["PATH"], "COALLOC_CONFIG": str(site.config)}
     done = subprocess.run(
@@ -39,7 +39,7 @@ def typed(user: struct_passwd, site: MultiUser, *words: str) -> str:
 
 
 def has_left(user: struct_passwd) -> bool:
-    """Whether no process of ours, and no connection, is the user's."""
+    """Tell whether the user has no process of ours and no connection left."""
     return not (pids_of(user, "coalloc") or masters(user))
 
 

@@ -26,7 +26,7 @@ settings = {{ {settings} }}
 
 
 def as_account(account: struct_passwd) -> tuple[str, ...]:
-    """What runs a command of ours as this user, in his home."""
+    """Words before a command that run it as this user, with his home."""
     packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
     become = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
     return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.pw_dir}")

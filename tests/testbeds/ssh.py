@@ -137,7 +137,7 @@ def login_nodes(
 
 
 def config_of(another: struct_passwd, node: LoginNode, folder: Path) -> Path:
-    """How another user logs in at the same login nodes, by the same key: his ssh configuration."""
+    """Write ssh's configuration of another user of the same login nodes, with the same key."""
     folder.mkdir()
     key, config, owner = folder / "key", folder / "config", getpwuid(node.config.stat().st_uid)
     key.write_bytes((node.config.parent / "key").read_bytes())
