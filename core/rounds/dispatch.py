@@ -21,6 +21,7 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from itertools import islice
 from math import inf
 
@@ -32,7 +33,7 @@ from coalloc.core.jobs.occupation import SlotsInUse
 from coalloc.core.jobs.suitable_nodes import laid_out, procs_on
 from coalloc.core.rounds.turn import Turn, starts_jobs, waits
 from coalloc.core.sharing.priority import is_on
-from coalloc.core.starts.free_places import seconds_on
+from coalloc.core.starts.free_places import billed, seconds_on
 from coalloc.core.starts.queued_claims import takers
 from coalloc.core.starts.waits import has_share, is_crowded, is_shared
 from coalloc.model.jobs import RigidJob
@@ -41,7 +42,8 @@ from coalloc.model.shape import ONE_SLOT, most_procs
 from coalloc.model.sites.reading import NodeReading
 
 SHORT_S = 0.1
-"""A round that is over so soon is waited for, rather than room be filled without it."""
+"""A round that is over so soon is waited for, rather than room be filled without it; but for one
+process that waits alone."""
 
 
 MOST = 64
@@ -62,7 +64,6 @@ class Filling:
                     place = schedule.turn_of(state.jobs[job])
                 insort(schedule.ranked, (place, job))
         self._roomy = schedule.roomy
-        self._roomy.update(dict.fromkeys(freed))
         self._nodes = dict.fromkeys((*islice(freed, MOST), *islice(self._roomy, MOST)))
         self._free: dict[str, list[NodeReading]] = {}
 
@@ -104,7 +105,7 @@ class Filling:
         )
 
     def _look(self) -> bool:
-        """Find the nodes with free slots; whether there are any."""
+        """Find the nodes with free slots, the fastest first; whether there are any."""
         view, clusters, self._free = self.turn.view, self.turn.state.clusters, {}
         view.see(self._nodes)
         for name in self._nodes:
@@ -113,6 +114,9 @@ class Filling:
                 self._roomy.pop(name, None)
             elif (node := clusters[cluster].node(name)) is not None:
                 self._free.setdefault(cluster, []).append(node)
+        step = self.turn.state.settings.power.step
+        for name, nodes in self._free.items():
+            nodes.sort(key=partial(clusters[name].power_of, power_step=step), reverse=True)
         return bool(self._free)
 
     def _try(self, job: str, before: Precedence | None = None) -> None:
@@ -124,23 +128,29 @@ class Filling:
     def _place(self, record: JobRecord, before: Precedence | None) -> Placement | None:
         """The place where a job ends first on free nodes, beside what is planned there.
 
-        `before`: where it goes before whatever comes later than this.
+        Of those where it ends as soon, one for which its accounts are charged least. `before`:
+        where it goes before whatever comes later than this.
         """
         job, turn = record.job, self.turn
         if not isinstance(job, RigidJob) or record.foreign or job.shape.per_job:
             return None
         planned = turn.order.placements.get((job.id, ""))
         latest, best = inf if planned is None else planned.end, None
+        least = inf, inf
         for name, free in self._free.items():
             nodes = takers(turn.state, record, name, free, turn.now)
             if not nodes:
                 continue
-            end = turn.now + seconds_on(turn.state, record, name, nodes)
-            if end > latest or (best is not None and end >= best.end):
-                continue
-            rooms = {node.name: self._room(job, node, end, before) for node in nodes}
+            slowest = turn.now + seconds_on(turn.state, record, name, nodes)
+            rooms = {node.name: self._room(job, node, slowest, before) for node in nodes}
             chosen = laid_out(job.shape, job.procs, rooms)
-            if sum(chosen.values()) == job.procs:
+            if sum(chosen.values()) != job.procs:
+                continue
+            used = [node for node in nodes if node.name in chosen]
+            end = turn.now + seconds_on(turn.state, record, name, used)
+            cost = billed(turn.state, job, chosen, {node.name: node.slot_cpus for node in used})
+            if end <= latest and (end, cost) < least:
+                least = end, cost
                 best = Placement(job=job.id, start=turn.now, end=end, nodes=chosen)
         return best
 
@@ -219,6 +229,7 @@ def carry_on(state: State, now: float) -> bool:
     if not (is_new or schedule.freed or schedule.ripe or schedule.arrived):
         return False
     freed, schedule.freed = schedule.freed, set()
+    schedule.roomy.update(dict.fromkeys(freed))
     ripe, schedule.ripe = schedule.ripe, {}
     has_ended, schedule.has_ended = schedule.has_ended, False
     is_news = has_ended or bool(schedule.arrived)
@@ -239,7 +250,8 @@ def carry_on(state: State, now: float) -> bool:
         elif waits(state, entry):
             state.rounds.happened("job_finished")
     is_fresh, order.is_fresh = order.is_fresh, False
-    may_fill = is_news and starts_jobs(state) and not _is_soon(state, now)
+    may_fill = is_news and starts_jobs(state)
+    may_fill = may_fill and (_is_lone_process(state) or not _is_soon(state, now))
     filling = Filling(turn, freed) if may_fill else None
     if filling is not None:
         filling.start_those_ahead()
@@ -249,6 +261,11 @@ def carry_on(state: State, now: float) -> bool:
     asks = _asks(turn, fronts, filling, has_ended=has_ended)
     is_looked_at = filling is not None or (is_fresh and not is_news)
     return is_looked_at and not asks and _has_places(state, now)
+
+
+def _is_lone_process(state: State) -> bool:
+    """Nothing waits but one process, and all free nodes are looked at: no round chooses better."""
+    return state.pending.procs == 1 and len(state.schedule.roomy) <= MOST
 
 
 def _is_soon(state: State, now: float) -> bool:

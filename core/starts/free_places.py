@@ -98,8 +98,7 @@ class FreePlaces:
 
     def billed(self, record: JobRecord, nodes: Mapping[str, int]) -> int:
         """Processors that a job is charged for on these nodes."""
-        slots = slots_on(self._state.clusters.values(), record.job, nodes) or nodes
-        return sum(count * self._cpus.get(name, 1) for name, count in slots.items())
+        return billed(self._state, record.job, nodes, self._cpus)
 
 
 def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Placement) -> Placement:
@@ -124,6 +123,12 @@ def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Plac
     if best is not placement:
         places.take(record, best.nodes)
     return best
+
+
+def billed(state: State, job: Job, nodes: Mapping[str, int], cpus: Mapping[str, int]) -> int:
+    """Processors that a job is charged for on these nodes; `cpus`: of a slot, by node."""
+    slots = slots_on(state.clusters.values(), job, nodes) or nodes
+    return sum(count * cpus.get(name, 1) for name, count in slots.items())
 
 
 def bills_differ(state: State) -> bool:

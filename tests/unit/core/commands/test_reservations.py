@@ -60,12 +60,12 @@ def test_a_plan_made_without_it_starts_nothing() -> None:
 
 
 def test_a_plan_that_comes_after_the_clock_has_jumped_into_it_starts_nothing() -> None:
-    site = Site({"a": 1}, solving=False)
+    site = Site({"a": 2}, solving=False)
     reserve(site, "a1", start=site.now + 11.0, duration_s=600.0)
     solve = site.pending_solves.pop()
     site.do(Solved(round=solve.round, plan=site.plan_of(solve.snapshot), solve_s=0.0))
     site.now += 1.0
-    job = site.submit(job={"base_time": 1.0})
+    job = site.submit(2, job={"base_time": 1.0})
     solve = site.pending_solves.pop()
     assert [each.id for each in solve.snapshot.queue] == [job]
     site.now += 12.0

@@ -151,7 +151,7 @@ def test_a_solve_has_the_history_of_what_waits_and_runs() -> None:
     assert plain.pending_solves[-1].history == NO_HISTORY
     site = Site(solving=False)
     site.state.learning.ratios |= {"ann\ncfd": (0.5, 0.75), "eve\ncfd": (2.0,)}
-    known, other = site.submit(program="cfd"), site.submit(program="new")
+    known, other = site.submit(program="cfd"), site.submit(2, program="new")
     # the solve that runs has the snapshot of the first alone
     assert dict(site.pending_solves[-1].history.of) == {known: 0}
     answer(site, (known, None, {"a1": 1}))

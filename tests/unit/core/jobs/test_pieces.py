@@ -127,7 +127,7 @@ def test_what_runs_is_in_no_later_round() -> None:
     site = patient()
     job = submit(site, 4)
     planned(site, job, (0.0, 40.0, {"a1": 1}, 4))
-    other = site.submit(1)
+    other = site.submit(2)
     snapshot = site.pending_solves[-1].snapshot
     assert [waiting.id for waiting in snapshot.queue] == [other]
     assert [(busy.id, dict(busy.nodes), busy.end) for busy in snapshot.running] == [

@@ -19,6 +19,7 @@ from coalloc.core.rounds.dispatch import MOST, Filling
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.settings import PriorityConfig, ProjectConfig
 from coalloc.model.sites.parts import PartState
+from coalloc.model.values import replace
 from coalloc.policies.orders.options import StrictOptions
 from coalloc.policies.registry import FOR_SITES
 from tests.support.core_site import Site, reading
@@ -246,3 +247,21 @@ def test_a_newcomer_waits_for_a_short_round_and_else_goes_where_it_ends_first(
     second = site.submit(job={"base_time": 9.0})
     assert site.job(second).is_placed is begins
     assert not begins or set(site.job(second).nodes) == {"b1"}
+
+
+@pytest.mark.parametrize(("nodes", "waits"), [(3, False), (MOST + 1, True)])
+def test_a_process_that_waits_alone_starts_on_the_fastest_node_without_a_round(
+    nodes: int, waits: bool
+) -> None:
+    """Unless there are more free nodes than are looked at."""
+    site = Site({"a": nodes}, solving=False, max_age_s=1e9, min_interval_s=0.0)
+    told = reading("a", nodes, power=0.5)
+    fast = replace(told.nodes[1], power=1.0)
+    told = replace(told, nodes=(told.nodes[0], fast, *told.nodes[2:]))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=told)))
+    first = site.submit(job={"base_time": 9.0})
+    planned(site, (first, 0.0, 20.0, 1))
+    end(site, first)
+    job = site.submit(job={"base_time": 9.0})
+    assert [solve.snapshot.queue for solve in site.pending_solves] == [()]  # of before
+    assert set(site.job(job).nodes) == (set() if waits else {"a2"})
