@@ -53,7 +53,7 @@ mutation: .venv/.installed
 	$(BIN)/mutmut results --all true | $(BIN)/python -m tests.support.mutation_score
 
 test-slurm: .venv/.installed slurm ssh
-	$(BIN)/pytest -n 2 --dist loadfile -m "slurm and not nightly" -rs tests/slurm tests/contract
+	$(BIN)/pytest -n 3 --dist loadfile -m "slurm and not nightly" -rs tests/slurm tests/contract
 
 slurm-demo: .venv/.installed slurm
 	$(BIN)/python -m tests.slurm.demo

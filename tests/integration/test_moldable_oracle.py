@@ -38,6 +38,8 @@ UNITS = 1000
 TENTHS = 10
 """Weights are multiples of 1 / 10."""
 SLACK = 1.0 + 1e-9
+SIZES = ((8, 8), (6, 6), (3, 8), (8, 1))
+"""Jobs and processors."""
 
 
 def rounded(family: str, jobs: int, procs: int, seed: int) -> Snapshot:
@@ -187,18 +189,16 @@ def test_bounds_beside_optima() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seeds", "limit"),
+    ("seeds", "sizes", "limit"),
     [
-        pytest.param(range(10, 11), 4.0, marks=pytest.mark.slow),
-        pytest.param(range(20, 23), 30.0, marks=pytest.mark.nightly),
+        pytest.param(range(10, 11), SIZES[1:], 4.0, marks=pytest.mark.slow),
+        pytest.param(range(20, 23), SIZES, 30.0, marks=pytest.mark.nightly),
     ],
 )
-def test_bounds_beside_more_optima(seeds: range, limit: float) -> None:
-    snapshots = [
-        snapshot
-        for jobs, procs in ((8, 8), (6, 6), (3, 8), (8, 1))
-        for snapshot in small(seeds, jobs, procs)
-    ]
+def test_bounds_beside_more_optima(
+    seeds: range, sizes: Sequence[tuple[int, int]], limit: float
+) -> None:
+    snapshots = [snapshot for jobs, procs in sizes for snapshot in small(seeds, jobs, procs)]
     truths = optima(snapshots, limit)
     assert sum(truth.is_proved for truth in truths) >= 0.7 * len(truths)
     for truth in truths:

@@ -113,7 +113,7 @@ def test_small_workflows_are_as_good_as_the_optimum() -> None:
     [
         (12, (8, 6, 4), 8, 1.01),
         (20, (4, 3, 2), 2, 1.01),  # the oracle proves nothing here with more choices for each task
-        (30, (4, 3, 2), 2, 1.01),
+        pytest.param(30, (4, 3, 2), 2, 1.01, marks=pytest.mark.nightly),
         (40, (4, 3, 2), 2, 1.01),
     ],
 )
