@@ -14,6 +14,8 @@ PYTHON := $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 endif
 
 .DEFAULT_GOAL := help
+# Of the tests some wait for daemons.
+WORKERS := $(shell echo $$(($$(nproc) + 1)))
 FAST := not slow and not nightly and not slurm and not gridengine and not oar and not simgrid and not snakemake and not browser
 SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin libopenmpi-dev slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core
 GRIDENGINE := gridengine-master gridengine-exec gridengine-client
@@ -33,7 +35,7 @@ run: .venv/.installed-run
 # The same in every run, the order within sets too.
 test coverage: export PYTHONHASHSEED := 0
 test: kernels
-	$(BIN)/pytest -n auto --dist worksteal -m "$(FAST)"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(FAST)"
 
 # Compiled by two processes once, so that no test waits for another's compilation.
 kernels: .venv/.installed
@@ -41,7 +43,7 @@ kernels: .venv/.installed
 
 # The same tests, then how much of what must not err they have covered.
 coverage: kernels
-	$(BIN)/pytest -n auto --dist worksteal -m "$(FAST)" --cov --cov-report=
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(FAST)" --cov --cov-report=
 	$(BIN)/python -m tests.support.coverage_report
 
 # Defects planted in the checker and the cost model, and how many the tests find. It takes an hour;

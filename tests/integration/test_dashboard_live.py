@@ -50,6 +50,7 @@ def ask(url: str) -> Any:
         return json.load(answer)
 
 
+@pytest.mark.slow
 def test_a_dashboard_beside_a_daemon(tmp_path_factory: Any) -> None:
     root: Path = tmp_path_factory.mktemp("d")
     token = root / "token"

@@ -82,6 +82,7 @@ def test_a_crowd_that_connects_at_once_is_taken_in(
     assert site.ask("status")["type"] == "status"
 
 
+@pytest.mark.slow
 def test_a_watcher_that_never_reads_costs_nobody_else_anything(site: Running) -> None:
     site.start_daemon()
     daemon = psutil.Process(site.processes["coallocd"].pid)

@@ -73,6 +73,7 @@ def logs(site: Running) -> str:
     return "".join(path.read_text() for path in site.root.glob("*.log"))
 
 
+@pytest.mark.slow
 def test_folders_too_deep_for_a_recursion_cost_nobody_a_start(
     make: Callable[..., Running],
 ) -> None:

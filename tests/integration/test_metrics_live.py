@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 import zmq
 
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
@@ -61,6 +62,7 @@ def served(port: int) -> Samples:
     return found
 
 
+@pytest.mark.slow
 def test_every_metric_moves(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -180,6 +180,7 @@ def assert_not_below(truths: Sequence[Optimum]) -> None:
             assert total >= truth.total[1] / SLACK
 
 
+@pytest.mark.slow
 def test_bounds_beside_optima() -> None:
     truths = optima(small(range(1), 5, 4))
     assert all(truth.is_proved for truth in truths)

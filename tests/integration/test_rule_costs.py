@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.live_site import Running
 
 WARM_S = 400.0
@@ -20,6 +22,7 @@ every_s = 0.5
 """
 
 
+@pytest.mark.slow
 def test_a_round_is_costed_once_its_plan_is_in_use(root: Path) -> None:
     site = Running(root, clusters={"alpha": 2}, policy="easy", rounds=OFTEN)
     site.config.write_text(site.config.read_text() + RULES)
