@@ -201,6 +201,8 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
         lambda entry: entry[0] not in current.changed and waits(state, entry),
     )
     order.is_fresh = True
+    if not queue:  # no policy was asked
+        order.policy = state.settings.rounds.policy
     flows = (flow for flow in state.composites.values() if isinstance(flow, WorkflowState))
     order.is_whole = all(
         (flow.id, task) in order.placements for flow in flows for task in flow.open

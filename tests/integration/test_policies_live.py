@@ -74,7 +74,7 @@ def test_a_stopped_solver_is_late_and_the_round_falls_back(site: Running) -> Non
         for child in new:
             os.kill(child.pid, signal.SIGSTOP)
         children |= new
-    job = site.submit(["true"])
+    job = site.submit(["true"], 2)
     site.until(lambda: site.job(job)["state"] == "completed", 120.0)
     assert site.job(job)["policy"] == "plain"
     tried = [line["policy"] for line in site.lines("policy_failed")]

@@ -31,7 +31,7 @@ FOUND = {
     "start-errors-forgotten-by-a-restart": 81,
     "no-fencing-by-attempt": 10,
     "old-epochs-accepted": 24,
-    "orders-carried-out-again": 30,
+    "orders-carried-out-again": 161,
     "gaps-ignored": 33,
     "restored-under-its-old-epoch": 24,
     "restored-without-asking-executors": 52_007,
