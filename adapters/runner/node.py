@@ -56,9 +56,7 @@ NO_FOLDER = "/proc/self"
 class NodeRunner(PackRunner):
     """The processes of one node."""
 
-    def __init__(
-        self, address: RunnerAddress, connection: LineConnection, spec: NodeSpec
-    ) -> None:
+    def __init__(self, address: RunnerAddress, connection: LineConnection, spec: NodeSpec) -> None:
         self._address = address
         self._connection: LineConnection | None = connection
         self._null = os.open(os.devnull, os.O_RDWR)

@@ -152,7 +152,7 @@ class Battered:
         with contextlib.ExitStack() as stack:
             if hit.what == "daemon":
                 self.site.kill("coallocd")
-                self.site.start_daemon()
+                self.site.start_daemon(wait=False)
             elif hit.what == "executor":
                 for name in hit.where:
                     self.site.kill(name)

@@ -9,7 +9,8 @@ from tests.support.part_specs import batch_spec
 
 COMMANDS = {
     "oarstat": """echo '{"7": {"name": "coalloc-1"}, "8": {"name": "another"}}'""",
-    "oardel": 'cd "${0%/*}"; test -e up || { echo "can\'t connect to it" >&2; exit 2; }; echo $* > it',
+    "oardel": """cd "${0%/*}"; test -e up || { echo "can't connect to it" >&2; exit 2; }
+echo $* > it""",
 }
 
 
