@@ -204,7 +204,7 @@ class Battered:
         files = self._paths() - self._files
         accepted = sum(node.accepted for node in self.nodes.values())
         said = [f"jobs on {busy}"] if busy else []
-        said += [f"processes {dict(more)}"] if more else []
+        said += [f"processes {dict(more)} beyond {dict(self._there)}"] if more else []
         said += [f"files {sorted(files)[:9]}"] if files else []
         if accepted > self.connections:
             said.append(f"{accepted} connections, and not {self.connections}")
