@@ -107,8 +107,7 @@ class Offers:
         job = record.job
         own = record.id if is_timed or record.is_staged else record.stream
         who = (record.user, record.uid, record.gid, own)
-        size = widest(job), may_split(job)
-        key = (who, asked_of(record), job.time_limit, size, job.clusters)
+        key = (who, asked_of(record), job.time_limit, widest(job), job.clusters, may_split(job))
         if key not in self._kept:
             self._kept[key] = self._made(record)
         return self._kept[key]
