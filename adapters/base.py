@@ -131,8 +131,8 @@ class Adapter(Struct, frozen=True, kw_only=True):
     files: Files = ("", "", 0.0)
     lacks: frozenset[str] = frozenset()
     """Abilities of executors (`core.base.messages`) that its parts have not."""
-    has_slow_claims: bool = False
-    """Each of its claims is a job of a batch system, which costs seconds."""
+    traits: frozenset[str] = frozenset()
+    """Further words that its executor says with its abilities."""
     pause: Callable[[bool], float] = lambda is_idle: 1.0
     """Factor on the usual pause before the next reading. Its argument: nothing of ours waits or
     runs on the cluster, and nothing asks for its slots."""

@@ -21,7 +21,6 @@ import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import (
-    SLOW_CLAIMS,
     STAGES,
     Goodbye,
     Numbered,
@@ -107,9 +106,8 @@ class ExecutorService:
         is_own = access.security is None or access.owner  # a process of the jobs' user
         files, log_file = (adapter.files, access.owner), state_dir / "copy.log"
         self._stager = Stager(*files, state, self._say, log_file) if is_own else None
-        own = {SLOW_CLAIMS: adapter.has_slow_claims, STAGES: self._stager is not None}
-        state.abilities += tuple(word for word, is_so in own.items() if is_so)
-        state.abilities = tuple(word for word in state.abilities if word not in adapter.lacks)
+        own = {*state.abilities, *adapter.traits, *([STAGES] if self._stager else [])}
+        state.abilities = tuple(sorted(own - adapter.lacks))
         progress = ProgressFile(state_dir / "progress.json", log)
         started = StartedFile(state_dir / "started")
         if progress.kept is not None:

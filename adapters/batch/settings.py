@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -10,7 +9,7 @@ from msgspec import Meta, Struct, field
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
-from coalloc.model.formats.nodeset import expand
+from coalloc.model.formats.nodeset import expand, expand_counts
 from coalloc.model.formats.structs import read_struct
 from coalloc.model.values import replace
 
@@ -110,15 +109,5 @@ def read_batch(value: Any, form: type[Settings], cluster: str, where: str) -> Se
             raise InputError(f"{prefix}route", f"{shown(settings.route)} {why}")
     if settings.nodes:
         expand(settings.nodes, f"{prefix}nodes")
-    by_node = _by_node(settings.power_by_node, f"{prefix}power_by_node")
+    by_node = expand_counts(settings.power_by_node, f"{prefix}power_by_node")
     return replace(settings, power_by_node=by_node)
-
-
-def _by_node(by_set: Mapping[str, float], where: str) -> dict[str, float]:
-    by_node: dict[str, float] = {}
-    for text, power in by_set.items():
-        for name in expand(text, f"{where}.{text}"):
-            if name in by_node:
-                raise InputError(f"{where}.{text}", f"{name} is named twice")
-            by_node[name] = power
-    return by_node

@@ -15,4 +15,5 @@ def open_gridengine(settings: GridEngineSettings, state_dir: Path) -> Adapter:
     commands = commands_of(settings)
     launcher = GridEngineLauncher(settings, state_dir)
     reader = GridEngineReader(settings, commands, claims=launcher.claims)
-    return Adapter(reader=reader, launcher=launcher, streams=launcher.streams, has_slow_claims=True)
+    traits = frozenset({"slow_claims"})
+    return Adapter(reader=reader, launcher=launcher, streams=launcher.streams, traits=traits)

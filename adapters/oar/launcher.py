@@ -67,4 +67,5 @@ def open_oar(settings: OarSettings, state_dir: Path) -> Adapter:
     oar = Oar(bin_dir=settings.bin, timeout_s=limit_s, ssh=login_of(settings))
     launcher = OarLauncher(settings, oar, state_dir)
     reader = OarReader(settings, oar, launcher.claims)
-    return Adapter(reader=reader, launcher=launcher, streams=launcher.streams, has_slow_claims=True)
+    traits = frozenset({"slow_claims"})
+    return Adapter(reader=reader, launcher=launcher, streams=launcher.streams, traits=traits)

@@ -18,7 +18,7 @@ from typing import Any, cast
 from coalloc.adapters.oar.commands import ALIVE, ENDING, WAITS, Oar
 from coalloc.adapters.runner.batch.job import PartJob, behind_s
 from coalloc.adapters.runner.batch.part import BatchPart
-from coalloc.adapters.runner.command import BatchError, UnreachableError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
 
@@ -135,7 +135,9 @@ class OarJob(PartJob):
         rows = self._oar.rows("oarstat")
         found = {number for number, row in rows.items() if row.get("name") == name}
         self.number = ",".join(sorted(known | found))
-        self.kill()
+        if self.number:
+            with contextlib.suppress(CommandRefusedError):  # they have ended
+                self._run("oardel", *self._numbers)
         return not found <= known
 
     def _are_gone(self) -> bool:

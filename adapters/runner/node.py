@@ -49,18 +49,18 @@ JOB_IDS = (
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 PATIENCE_S = 900.0
 """How long an end is kept for a runner that does not come back, seconds."""
+NO_FOLDER = "/proc/self"
+"""In the place of a part's folder: there, and nothing can be written."""
 
 
 class NodeRunner(PackRunner):
     """The processes of one node."""
 
-    def __init__(
-        self, address: RunnerAddress, connection: LineConnection, spec: NodeSpec, folder: str
-    ) -> None:
+    def __init__(self, address: RunnerAddress, connection: LineConnection, spec: NodeSpec) -> None:
         self._address = address
         self._connection: LineConnection | None = connection
         self._null = os.open(os.devnull, os.O_RDWR)
-        super().__init__(folder, connection.fileno(), os.dup(self._null))
+        super().__init__(NO_FOLDER, connection.fileno(), os.dup(self._null))
         self.spec = spec
         self._records: dict[int, dict[str, Any]] = {}
         self._patience_end = float("inf")
@@ -172,17 +172,7 @@ class NodeRunner(PackRunner):
         now = time.monotonic()
         if self._patience_end == float("inf"):
             self._patience_end = now + PATIENCE_S if self.is_started else now
-        if now >= self._patience_end:
-            self.clean()  # which ends the attempts to record it
-        return False
-
-    def clean(self) -> None:
-        """Remove what was written on the node."""
-        for name in ("script", "hostfile"):
-            with contextlib.suppress(OSError):
-                os.unlink(f"{self.folder}/{name}")
-        with contextlib.suppress(OSError):
-            os.rmdir(self.folder)
+        return now >= self._patience_end  # then it is given up
 
     def _say(self, slot: int) -> bool:
         return self._tell(str(slot), self._records[slot])
@@ -293,23 +283,33 @@ def deal_gpus(spec: NodeSpec, visible: str) -> None:
         first += each
 
 
-def written(spec: NodeSpec, parent: str) -> str:
-    """Write on the node what its processes read; returns the folder."""
+def write(spec: NodeSpec, parent: str) -> None:
+    """Write what the node's processes read, which is gone with this one, however it ends."""
     folder = f"{parent}/coalloc-{os.urandom(8).hex()}"
     os.mkdir(folder, 0o700)
-    spec["script"] = _kept(f"{folder}/script", spec.pop("script_text"), 0o700)
-    spec["hostfile"] = _kept(f"{folder}/hostfile", spec.pop("hostfile_text"), 0o600)
-    return folder
+    try:
+        spec["script"] = _kept(f"{folder}/script", spec.pop("script_text"), 0o700)
+        spec["hostfile"] = _kept(f"{folder}/hostfile", spec.pop("hostfile_text"), 0o600)
+    finally:
+        os.rmdir(folder)
 
 
 def _kept(path: str, text: str, mode: int) -> str:
-    """Write a file; returns its path, or an empty one where there is nothing to write."""
+    """Write a file that has no name any more; returns the path that this process gives it.
+
+    It is empty where there is nothing to write. The path is the same for all of the user's
+    processes, and one that opens it begins at its start.
+    """
     if not text:
         return ""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        file.write(text)
-    return path
+    try:
+        with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+        fd = os.open(path, os.O_RDONLY)  # what is open for writing is not executed
+    finally:
+        os.unlink(path)
+    return f"/proc/{os.getpid()}/fd/{fd}"
 
 
 def main() -> None:
@@ -329,13 +329,10 @@ def main() -> None:
             spec["env"][ours] = os.environ[theirs]
     deal_gpus(spec, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     try:
-        folder = written(spec, os.environ.get("TMPDIR", "/tmp"))
+        write(spec, os.environ.get("TMPDIR", "/tmp"))
     except OSError as error:
         print(f"{address.node}: {error}", file=sys.stderr)
         sys.exit(4)
-    runner = NodeRunner(address, connection, spec, folder)
-    try:
-        runner.run()
-    finally:
-        runner.clean()
+    runner = NodeRunner(address, connection, spec)
+    runner.run()
     os._exit(runner.exit_code)

@@ -44,7 +44,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         pause=reader.pause,
         streams=own.streams,
         lacks=frozenset({"streams", "members"} if settings.is_by_files else ()),
-        has_slow_claims=True,
+        traits=frozenset({"slow_claims"} | ({"whole_jobs"} if settings.whole_jobs else set())),
     )
 
 

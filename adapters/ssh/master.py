@@ -92,14 +92,15 @@ class SshMaster:
         options = ("ControlMaster=no", *OPTIONS) if own else ("ProxyCommand=false",)
         return [*self._ssh(), "-S", "none" if own else self._control, *_options(*options, *QUIET)]
 
-    def check(self) -> int:
-        """Pid of the master; 0: there is none that answers."""
+    def check(self, limit_s: float = CHECK_LIMIT_S) -> int:
+        """Pid of the master, the known one also where it is late to answer; 0: there is none."""
         words = [*self._ssh(), "-S", self._control, "-O", "check", "--", self.target]
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            done = subprocess.run(words, capture_output=True, timeout=CHECK_LIMIT_S, check=False)
-            if found := re.search(rb"pid=(\d+)", done.stderr + done.stdout):
-                return int(found[1])
-        return 0
+        try:
+            done = subprocess.run(words, capture_output=True, timeout=limit_s, check=False)
+        except subprocess.TimeoutExpired:
+            return self._kept_pid()
+        found = re.search(rb"pid=(\d+)", done.stderr + done.stdout)
+        return int(found[1]) if found else 0
 
     def state(self) -> MasterState:
         """State of the connection now; nothing is sent to the login node."""
@@ -140,8 +141,7 @@ class SshMaster:
 
     def drop(self) -> None:
         """End the master, also one that no longer answers."""
-        pid = self.check() or self._kept().pid
-        if pid and self._control in _read(f"/proc/{pid}/cmdline"):
+        if pid := self.check() or self._kept_pid():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         with contextlib.suppress(FileNotFoundError):
@@ -176,7 +176,7 @@ class SshMaster:
         key = re.search(r"Server host key: (\S+ \S+)", said)
         host_key = key[1] if key else known.host_key
         now, asks = time.time(), known.asks or "with partial success" in said
-        if code == 0 and (pid := self.check()):
+        if code == 0 and (pid := self.check(OPEN_LIMIT_S)):
             return MasterState(OPEN, now, host_key=host_key, pid=pid)
         own = [line.strip() for line in said.splitlines() if not line.startswith(NOT_ERRORS)]
         why = why or "; ".join(filter(None, own[-2:]))[:200] or f"ssh ended with {code}"
@@ -191,6 +191,11 @@ class SshMaster:
 
     def _kept(self) -> MasterState:
         return MasterState(**kept(*os.path.split(f"{self.stem}.state")))
+
+    def _kept_pid(self) -> int:
+        """Pid of the master that was opened last; 0: it has ended."""
+        pid = self._kept().pid
+        return pid if self._control in _read(f"/proc/{pid}/cmdline") else 0
 
     def _keep(self, state: MasterState) -> MasterState:
         keep(*os.path.split(f"{self.stem}.state"), asdict(state))

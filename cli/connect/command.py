@@ -42,6 +42,9 @@ def _connect(args: argparse.Namespace) -> int:
     require_server()
     config = configuration(args)
     file = kept.file_of(config, find_config(args.config))
+    if config.daemon.mode == "multi-user":  # a user without a key hears of it first
+        with connect(args) as client:
+            client.status()
     site = _asked(args, config, file)
     if args.route:
         site = replace(site, settings={**site.settings, "route": args.route, "address": ""})

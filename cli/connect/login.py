@@ -78,10 +78,8 @@ def look(shell: Shell, folder: str, factors: str, route: str) -> Look:
     apart_s = abs(ahead_s) - took_s / 2
     clocks = "agree" if apart_s <= 0.0 else f"differ by {abs(ahead_s) * 1e3:.0f} ms"
     if settings["route"] == "files" and apart_s > MOST_APART_S:
-        settings["whole_jobs"], clocks = (
-            True,
-            f"{clocks}: only jobs of this cluster alone start there",
-        )
+        settings["whole_jobs"] = True
+        clocks += ": only jobs of this cluster alone start there"
     account, limits = seen["account"][0] or "none", (f"{n}: at most {t} a job" for n, _, t in parts)
     lines = [
         f"logged in ({factors}), one connection; {seen['slurm'][0]}, account {account}",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from coalloc.core.base.messages import WHOLE_JOBS
 from coalloc.core.base.power import PowerState, floored
 from coalloc.model.platform import Node
 from coalloc.model.settings import ClusterConfig
@@ -109,6 +110,11 @@ class ClusterState:
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
     """Its nodes as the latest snapshot had them."""
     named: Named = field(default=(None, {}, Counter(), 0), compare=False, repr=False)
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether it takes parts of jobs that run on other clusters, too."""
+        return WHOLE_JOBS not in (self.abilities or ())
 
     def closed_to(self, user: str) -> str:
         """Reason why no job of a user may be placed there, whatever it asks for; empty: it may."""

@@ -25,6 +25,8 @@ STAGES = "stages"
 """Ability of an executor: it is its user's own, and copies data for jobs with that user's files."""
 SLOW_CLAIMS = "slow_claims"
 """Said with the abilities: each claim there is a job of a batch system, and costs seconds."""
+WHOLE_JOBS = "whole_jobs"
+"""Said with the abilities: parts of jobs that run on other clusters, too, are refused there."""
 ABILITIES = (SHAPES, MEMBERS)
 """Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
@@ -190,7 +192,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
     """What it can do that earlier ones could not: ``shapes``, ``members``, ``stages``;
-    ``slow_claims``: its claims are jobs of a batch system."""
+    ``slow_claims``: its claims are jobs of a batch system; ``whole_jobs``: it takes no parts of
+    jobs that run on other clusters, too."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

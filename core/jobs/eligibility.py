@@ -27,7 +27,7 @@ from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import Reserved, narrowest
 from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import fold, named_nodes
-from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob, stays_whole
 from coalloc.model.settings import ClusterConfig
 from coalloc.model.shape import ONE_SLOT, demands, lays_out, most_procs
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions, check_options
@@ -62,6 +62,7 @@ UNKNOWN_OWNER = JobOwner()
 OLDER = Verdict(closed="its executor is older than shapes")
 STAGELESS = Verdict(never="only a user's own executor copies files: name paths of its nodes")
 UNSTAGED = Verdict(closed="the job's data are not there yet")
+PARTLESS = Verdict(never="only jobs of this cluster alone: the clocks of its nodes differ")
 EVERY = "*"
 _KEY = re.compile(r"\*|[^/*\s]+(/(\*|[^/*\s]+))?")
 MOST_KEPT = 10_000
@@ -92,6 +93,9 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         return Verdict(never=why)
     if is_older(cluster, job):
         return OLDER
+    is_wider = owner is not UNKNOWN_OWNER and narrowest(job) > cluster.slots
+    if is_wider and not cluster.takes_parts and may_split(job):
+        return PARTLESS
     if cluster.reading is None or cluster.reading.rules is None or owner is UNKNOWN_OWNER:
         return ANY
     rules, least = cluster.reading.rules, narrowest(job)
@@ -179,6 +183,11 @@ def is_older(cluster: ClusterState, job: Job) -> bool:
         return False
     tasks = job.tasks if isinstance(job, WorkflowJob) else ()
     return job.shape != ONE_SLOT or any(task.shape not in {None, ONE_SLOT} for task in tasks)
+
+
+def may_split(job: Job) -> bool:
+    """Whether a parallel job may run on several clusters."""
+    return isinstance(job, RigidJob | MoldableJob) and widest(job) > 1 and not stays_whole(job)
 
 
 def widest(job: Job) -> int:

@@ -18,8 +18,10 @@ from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.avoided_nodes import asked_of, avoided
 from coalloc.core.jobs.eligibility import (
+    PARTLESS,
     JobOwner,
     bound_text,
+    may_split,
     offered,
     owner_of,
     refusal_now,
@@ -28,7 +30,7 @@ from coalloc.core.jobs.eligibility import (
     verdict_of,
     widest,
 )
-from coalloc.core.jobs.suitable_nodes import fit, procs_on
+from coalloc.core.jobs.suitable_nodes import fit, procs_on, sizes_of, suitable
 from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.platform import NodeState
@@ -69,6 +71,8 @@ class Offer(Struct, frozen=True, kw_only=True):
     """Feature of the nodes that it may have; empty: all."""
     earliest: float = -inf
     """Before this it would be refused, seconds."""
+    is_whole: bool = False
+    """It may start on one cluster alone."""
 
 
 NO_OFFER = Offer(refusing={})
@@ -92,6 +96,7 @@ class Offers:
             self._are_needed = bool(self.state.maintenance.reserved) or any(
                 cluster.refused
                 or cluster.settings.owner
+                or not cluster.takes_parts
                 or SHAPES not in (cluster.abilities or ())
                 or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
@@ -102,7 +107,7 @@ class Offers:
         job = record.job
         own = record.id if is_timed or record.is_staged else record.stream
         who = (record.user, record.uid, record.gid, own)
-        key = (who, asked_of(record), job.time_limit, widest(job), job.clusters)
+        key = (who, asked_of(record), job.time_limit, widest(job), job.clusters, may_split(job))
         if key not in self._kept:
             self._kept[key] = self._made(record)
         return self._kept[key]
@@ -114,14 +119,18 @@ class Offers:
         chosen: list[NodeReading] = []
         ahead: dict[str, float] = {}
         refused: frozenset[str] = frozenset()
-        earliest, is_bounded = -inf, False
+        earliest, is_bounded, is_whole = -inf, False, False
         least = _least_power(record, self.now)
-        for name, cluster in self.state.clusters.items():
+        every = self.state.clusters
+        for name, cluster in every.items():
             if cluster.reading is None or (job.clusters is not None and name not in job.clusters):
                 continue
             verdict = verdict_of(cluster, job, owner)
             why = refusal_now(cluster, verdict)
-            if why or (verdict.full and self._may_start_elsewhere(job, owner)):
+            if may_split(job) and not (why or cluster.takes_parts):
+                is_here = self._has_room(name, job, owner) or not self._has_others(job, owner)
+                is_whole, why = is_whole or is_here, "" if is_here else PARTLESS.never
+            if why or (verdict.full and any(self._has_room(n, job, owner) for n in every)):
                 refusing[name] = why or verdict.full
                 continue
             nodes = offered(cluster, job, owner, verdict, self.busy)
@@ -151,25 +160,30 @@ class Offers:
         if len(untried) < len(chosen) and fit(job.shape, narrowest(job), room):
             chosen, is_bounded = untried, True
         if not is_bounded:
-            return Offer(refusing=refusing, earliest=earliest)
+            return Offer(refusing=refusing, earliest=earliest, is_whole=is_whole)
         asked = owner.batch.constraint, owner.batch.reservation, owner.batch.passed
         size = (narrowest(job), job.memory_mb_per_proc, job.shape) if owner.batch.passed else None
         key = (tuple(kinds), asked, size, frozenset(ahead), refused, least, len(chosen))
         mark = self.marks.named(key, _label(owner, ahead, least), chosen)
-        return Offer(refusing=refusing, mark=mark, earliest=earliest)
+        return Offer(refusing=refusing, mark=mark, earliest=earliest, is_whole=is_whole)
 
-    def _may_start_elsewhere(self, job: Job, owner: JobOwner) -> bool:
+    def _has_room(self, name: str, job: Job, owner: JobOwner) -> bool:
         """Whether a cluster has room for a job now, with no limit of the moment in its way."""
-        for name, cluster in self.state.clusters.items():
-            if cluster.reading is None or (job.clusters is not None and name not in job.clusters):
-                continue
-            verdict = verdict_of(cluster, job, owner)
-            if not (verdict.full or refusal_now(cluster, verdict)):
-                nodes = offered(cluster, job, owner, verdict, self.busy)
-                free = (room_on(job, node) - self.busy.get(node.name, 0) for node in nodes)
-                if fit(job.shape, narrowest(job), (max(0, procs) for procs in free)):
-                    return True
-        return False
+        cluster = self.state.clusters[name]
+        if cluster.reading is None or (job.clusters is not None and name not in job.clusters):
+            return False
+        verdict = verdict_of(cluster, job, owner)
+        if verdict.full or refusal_now(cluster, verdict):
+            return False
+        nodes = offered(cluster, job, owner, verdict, self.busy)
+        free = (room_on(job, node) - self.busy.get(node.name, 0) for node in nodes)
+        return fit(job.shape, narrowest(job), (max(0, procs) for procs in free))
+
+    def _has_others(self, job: Job, owner: JobOwner) -> bool:
+        """Whether the clusters that take parts of jobs could run a job, were they idle."""
+        takes = (suitable(self.state, job, owner) or {}).items()
+        parts = (each for name, each in takes if self.state.clusters[name].takes_parts)
+        return fit(job.shape, narrowest(job), (n for each in parts for n in sizes_of(each)))
 
 
 def _later(

@@ -320,6 +320,8 @@ def waiting_view(
     late = tuple(name for name in record.late if is_crowded(state, name))
     named = others(state, record, late) if late else None
     named = job.clusters if named is None else named
+    if offer.is_whole:
+        changes["one_cluster"] = True
     if offer.mark:
         changes["features"] = (*job.features, offer.mark)
     taking = state.clusters.keys() - record.barred.keys() - offer.refusing.keys()

@@ -14,6 +14,7 @@ from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.jobs.dependencies import is_open
+from coalloc.core.jobs.eligibility import may_split
 from coalloc.core.jobs.occupation import SlotsInUse, occupation
 from coalloc.core.jobs.twins import reader_of
 from coalloc.core.learning import promises
@@ -281,6 +282,9 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         facts.append(f"not counted, because unreachable: {', '.join(stale)}")
     if (drained := _drained(state)) and record.is_waiting:
         facts.append(f"not counted, because drained: {drained}")
+    whole = [name for name, each in state.clusters.items() if not each.takes_parts]
+    if whole and record.is_waiting and may_split(record.job):
+        facts.append(f"not split over {', '.join(whole)}, where the clocks of the nodes differ")
     if record.is_waiting or record.is_in_queues:
         facts += _in_the_way(record, state, now)
     # The policy's notes of its last plan say from when on it goes first.

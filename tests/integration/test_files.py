@@ -227,6 +227,14 @@ def part(folder: Path, shell: tuple[str, ...], nodes: int, *argv: str) -> Iterat
 READY, RUN = 0, 2
 
 
+def test_a_look_that_is_under_way_leaves_no_folder(tmp_path: Path) -> None:
+    late = 'command rm "$@"; [ "$late" ] || { late=yes; mkdir "$2"; : >"$2/lease"; false; }'
+    words = ["sh", "-c", f"rm() {{ {late}; }}\n{files.CLOSE.format('.coalloc/one')}"]
+    (tmp_path / ".coalloc/one").mkdir(parents=True)
+    subprocess.run(words, env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, check=True)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_every_shell_reads_the_scripts() -> None:
     for shell in SHELLS:
         for text in (files.JOB, files.NODE):

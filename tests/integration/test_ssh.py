@@ -143,6 +143,20 @@ def test_a_killed_connection_is_opened_again_and_the_port_is_the_same(login: Mad
 
 
 @pytest.mark.slow
+def test_a_connection_that_is_late_to_answer_is_kept(login: Made) -> None:
+    here = login()
+    known = here.master.open()
+    os.kill(known.pid, signal.SIGSTOP)
+    try:
+        assert here.master.check(0.1) == known.pid
+        assert here.master.open() == here.master.state() == known
+    finally:
+        os.kill(known.pid, signal.SIGCONT)
+    assert here.said("echo again") == "again"
+    assert here.node.accepted == 1
+
+
+@pytest.mark.slow
 def test_what_was_asked_over_a_lost_connection_is_not_known(login: Made) -> None:
     here = login()
     pid, asked = here.master.open().pid, Path(here.user.pw_dir) / "asked"

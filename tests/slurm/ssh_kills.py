@@ -152,7 +152,7 @@ class Battered:
         with contextlib.ExitStack() as stack:
             if hit.what == "daemon":
                 self.site.kill("coallocd")
-                self.site.start_daemon()
+                self.site.start_daemon(wait=False)
             elif hit.what == "executor":
                 for name in hit.where:
                     self.site.kill(name)
@@ -204,7 +204,7 @@ class Battered:
         files = self._paths() - self._files
         accepted = sum(node.accepted for node in self.nodes.values())
         said = [f"jobs on {busy}"] if busy else []
-        said += [f"processes {dict(more)}"] if more else []
+        said += [f"processes {dict(more)} beyond {dict(self._there)}"] if more else []
         said += [f"files {sorted(files)[:9]}"] if files else []
         if accepted > self.connections:
             said.append(f"{accepted} connections, and not {self.connections}")

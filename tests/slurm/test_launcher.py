@@ -211,12 +211,16 @@ def slurm_id(launch: SlurmLaunches) -> str:
     return number
 
 
-def test_no_wrapper_stays(quick: SlurmLaunches) -> None:
-    """The folder a wrapper makes on its node is gone with it."""
-    report = quick.run(quick.shell("echo $COALLOC_HOSTFILE"))
-    assert report.exit_code == 0
-    folder = Path(quick.output().strip()).parent
-    end = time.monotonic() + 10.0
-    while folder.exists():
-        assert time.monotonic() < end, "the folder is still there"
+@pytest.mark.parametrize("end", ["true", "kill -9 $PPID"])
+def test_no_wrapper_stays(quick: SlurmLaunches, end: str) -> None:
+    """What a wrapper has written on its node is gone with it, also where it is killed."""
+    show = "echo $COALLOC_HOSTFILE; readlink $COALLOC_HOSTFILE; wc -l <$COALLOC_HOSTFILE"
+    report = quick.run(quick.shell(f"{show}; {end}"))
+    assert (report.exit_code == 0) == (end == "true")
+    path, written, lines = quick.output().splitlines()
+    assert lines == "1"
+    assert not Path(written).parent.exists()
+    deadline = time.monotonic() + 10.0
+    while Path(path).exists():
+        assert time.monotonic() < deadline, "the wrapper is still there"
         time.sleep(0.02)

@@ -62,10 +62,11 @@ def test_jobs_of_two_users_run_as_each_of_them_and_leave_nothing(root: Path) -> 
         login_user(root, "ben") as ben,
     ):
         steering = {each.name: {"SLURM_CONF": str(each.conf)} for each in running}
-        with (
-            login_nodes(root / "ssh", ada.pw_name, steering) as nodes,
-            MultiUser(root / "site", clusters={"here": 1}) as site,
-        ):
+        whole = MultiUser(root / "site", clusters={"here": 1})
+        reader = f"a@{ada.pw_name}"  # of a for both; of b each reads for himself
+        text = whole.config.read_text().replace("[readings]", f"[readings]\nreaders = ['{reader}']")
+        whole.config.write_text(text)
+        with login_nodes(root / "ssh", ada.pw_name, steering) as nodes, whole as site:
             configs = {ada: nodes["a"].config, ben: config_of(ben, nodes["a"], root / "ben-ssh")}
             for user, config in configs.items():
                 typed(user, site, "keys", "new")
@@ -73,6 +74,9 @@ def test_jobs_of_two_users_run_as_each_of_them_and_leave_nothing(root: Path) -> 
                     said = typed(user, site, "connect", name, "--ssh-option", f"Include={config}")
                     assert "logged in (key), one connection; slurm" in said
             site.until(site.is_complete)
+            read_by = {each["cluster"]: each["read_by"] for each in site.ask("nodes")["clusters"]}
+            others = dict.fromkeys((reader, *(f"b@{user.pw_name}" for user in configs)), "")
+            assert read_by == {"here": "", f"a@{ben.pw_name}": reader, **others}
             keys, jobs = {user: site.key(user.pw_name) for user in configs}, {}
             for user in [*configs] * JOBS:
                 with site.asking(keys[user]) as asker:

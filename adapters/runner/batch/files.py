@@ -50,7 +50,10 @@ CONFIRM_POLLS, CONFIRM_SHARE = 10, 0.5
 """The command that tells the start waits for the nodes' word for so many times 20 ms; of the time
 up to the start, the share within which all have to have said that they know it."""
 OPEN = 'umask 77; mkdir -p "$HOME/{0}" && cd "$HOME/{0}" && touch said lease run at\n'
-CLOSE = 'rm -rf "$HOME/{0}"; rmdir "$(dirname "$HOME/{0}")" 2>/dev/null; true\n'
+CLOSE = """\
+rm -rf "$HOME/{0}" || rm -rf "$HOME/{0}" # a look that was under way has written there
+rmdir "$(dirname "$HOME/{0}")" 2>/dev/null; true
+"""
 BARE_END = {"detail": "", "codes": [], "cpu_s": 0.0, "max_rss_mb": 0.0}
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.runner.node import deal_gpus
+from coalloc.adapters.runner.node import deal_gpus, write
 from coalloc.adapters.runner.once import HOLDS, is_holder, script_environment, started_once
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from tests.support.part_specs import batch_spec
@@ -29,6 +32,19 @@ def test_the_first_process_alone_is_started_with_the_cpus_of_all() -> None:
     assert (place["rank"], place["node"], place["cpus"]) == (0, "a", [3, 4, 5])
     assert not is_holder(whole)
     assert started_once(spec(("a", 1)))["ranks"][0]["cpus"] is None
+
+
+def test_what_processes_read_on_a_node_ends_with_its_wrapper(tmp_path: Path) -> None:
+    script, hosts = '#!/bin/sh\ncat "$0" "$1"\n', "a slots=1\n"
+    wrapper = spec(("a", 1), script_text=script, hostfile_text=hosts)
+    write(wrapper, str(tmp_path))
+    assert not [*tmp_path.iterdir()]
+    words = [wrapper["script"], wrapper["hostfile"]]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == script + hosts
+    for path in words:
+        os.close(int(path.rpartition("/")[2]))
+        assert not os.path.exists(path)
 
 
 def test_gpus_of_a_wrapper_are_dealt_to_its_processes() -> None:

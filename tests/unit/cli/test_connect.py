@@ -141,6 +141,8 @@ def test_what_is_refused_leaves_nothing(
     monkeypatch.setattr(FakeLogin, "known", MasterState(REFUSED, why="Permission denied"))
     assert "alpha: ada@alpha: refused: Permission denied" in ran(capsys, "connect", "ada@alpha")
     assert not (home / "connections.toml").exists()
+    (home.parents[1] / "none.toml").write_text('[daemon]\nmode = "multi-user"\n')
+    assert "'coalloc keys new' makes one" in ran(capsys, "connect", "ada@alpha")
     (home / "coallocd.toml").parent.mkdir(parents=True, exist_ok=True)
     (home / "coallocd.toml").write_text("")
     assert "of a daemon of your own" in ran(capsys, "connect", "ada@alpha")

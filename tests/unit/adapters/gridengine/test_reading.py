@@ -279,7 +279,10 @@ def test_an_empty_cell_is_not_an_unreadable_one() -> None:
         ({"root": "var"}, "s.root: 'var' is not an absolute path"),
         ({"ports": [5]}, "s.ports: [5] is not a first and a last port"),
         ({"power": 0}, "s.power:"),
-        ({"power_by_node": {"n[1-2]": 0.5, "n2": 0.5}}, "s.power_by_node.n2: n2 is named twice"),
+        (
+            {"power_by_node": {"n[1-2]": 0.5, "n2": 0.5}},
+            "s.power_by_node.n2: node 'n2' is named twice",
+        ),
         ({"slots": "cpus"}, "s.slots:"),
         ({"qmaster_port": 70000}, "s.qmaster_port:"),
     ],

@@ -59,7 +59,10 @@ def test_names_are_published_and_stripped() -> None:
         ({"power": 0}, "settings.power: 0 is outside above 0..1"),
         ({"power_by_feature": {"x": 2}}, "settings.power_by_feature.x: 2 is outside above 0..1"),
         ({"power_by_node": {"a[1-": 1}}, "settings.power_by_node.a[1-: 'a[1-' is not a node set"),
-        ({"power_by_node": {"a[1-2]": 1, "a2": 1}}, "settings.power_by_node.a2: a2 is named twice"),
+        (
+            {"power_by_node": {"a[1-2]": 1, "a2": 1}},
+            "settings.power_by_node.a2: node 'a2' is named twice",
+        ),
         ({"nodes": "a[]"}, "settings.nodes: 'a[]' is not a node set"),
         ({"load": "probe"}, "settings.load: 'probe' is not one of auto, none, slurm"),
         # what would be taken for an option, or for two arguments

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Prepare, Read
+from coalloc.core.base.messages import SHAPES, WHOLE_JOBS, Hello, Prepare, Read
 from coalloc.core.base.requests import Cancel, Done, Refused, Submit
 from coalloc.core.jobs.eligibility import refused_by_all
 from coalloc.core.rounds.snapshots import snapshot
+from coalloc.daemon.queries.job_views import why
 from coalloc.model.jobs import RigidJob
 from coalloc.model.settings import TriggerConfig
 from coalloc.model.sites.batch_options import NAMES, BatchOptions
@@ -330,3 +331,26 @@ def test_a_job_over_a_limit_of_the_moment_starts_elsewhere_or_waits_in_the_queue
     assert refused_by_all(site.state, site.job(job)) == "a: 2 of 2 jobs of ann run"
     ruled(site, "a", RULES)
     assert site.orders_for(job, Prepare)
+
+
+def test_a_job_is_whole_on_a_cluster_that_takes_no_parts_or_split_over_the_others() -> None:
+    site = Site({"a": 4, "b": 2, "c": 3})
+    site.do(StatementReceived(statement=Hello(cluster="a", abilities=(SHAPES, WHOLE_JOBS))))
+    alone = "only jobs of this cluster alone: the clocks of its nodes differ"
+    assert refused(site, 6) == f"needs 6 processes; 5 slots exist (a: {alone})"
+    wide, whole = site.submit(5), site.submit(4)
+    assert (site.job(wide).clusters, site.job(whole).clusters) == (("b", "c"), ("a",))
+    for job in (wide, whole):
+        site.run(job)
+    site.finish(wide)
+    split, small = site.submit(4), site.submit(1)
+    assert site.job(split).clusters == ("b", "c"), "it does not wait for a"
+    assert site.job(small).clusters == ("c",)
+    waits = site.submit(4, job={"clusters": ["a", "b"]})
+    facts = why(site.job(waits), site.state, site.now).facts
+    assert "not split over a, where the clocks of the nodes differ" in facts
+    (view,) = snapshot(site.state, site.now).queue
+    assert isinstance(view, RigidJob)
+    assert (view.clusters, view.one_cluster) == (("a", "b"), True)
+    site.finish(whole)
+    assert site.job(waits).clusters == ("a",)
