@@ -321,9 +321,9 @@ def _keep_ahead(state: State, current: RoundState, plan: Plan, now: float) -> No
     """Have kept what the plan tells of jobs that wait: at once, or in steps of the loop."""
     schedule = state.schedule
     schedule.time = current.snapshot.time
-    later = (p for p in plan.placements if p.start > schedule.time + NOW_S)
-    schedule.unseen = deque(plan.deferred)
-    schedule.unseen += sorted(later, key=lambda p: p.start, reverse=True)
+    later = [p for p in plan.placements if p.start > schedule.time + NOW_S]
+    later.sort(key=lambda p: p.start, reverse=True)
+    schedule.unseen = deque((*plan.deferred, *later))
     if len(schedule.unseen) > LONG:
         state.out.append(Wake(at=now))
     else:
