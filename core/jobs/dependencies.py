@@ -72,8 +72,6 @@ def never_met(state: State, needs: Needs) -> str:
 
 def delayed(state: State, record: JobRecord) -> float:
     """Earliest start by minutes behind the starts of others, or ends without one; -inf: none."""
-    if not record.needs:
-        return -inf
     starts = [-inf]
     for kind, job in record.needs:
         needed, minutes = state.jobs.get(job), kind.removesuffix("?").partition("+")[2]

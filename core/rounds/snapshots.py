@@ -323,12 +323,12 @@ def waiting_view(
     if offer.mark:
         changes["features"] = (*job.features, offer.mark)
     refusing = record.barred.keys() | offer.refusing.keys()
-    if named is None and not refusing.isdisjoint(state.clusters):
-        changes["clusters"] = tuple(sorted(state.clusters.keys() - refusing))
-    elif named is not None:
-        taking = tuple(n for n in named if n in state.clusters and n not in refusing)
-        if taking != job.clusters:
-            changes["clusters"] = taking
+    if named is not None:
+        named = tuple(name for name in named if name in state.clusters and name not in refusing)
+    elif not refusing.isdisjoint(state.clusters):
+        named = tuple(sorted(state.clusters.keys() - refusing))
+    if named != job.clusters:
+        changes["clusters"] = named
     return replace(job, **changes) if changes else job  # type: ignore[arg-type]
 
 
