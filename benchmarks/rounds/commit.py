@@ -1,4 +1,4 @@
-"""What a round costs the daemon's loop: processor time of each of its steps, core and store.
+"""Processor time of each step that a round takes of the daemon's loop: core and store.
 
 ``python -m benchmarks commit [--jobs 10000] [--policy easy] [--rounds 3]`` queues so many rigid
 jobs of 20 users on 10 clusters of 1,000 nodes, and follows some rounds; what starts runs on. Each
