@@ -131,8 +131,8 @@ class SiteRules(Struct, frozen=True, kw_only=True):
     @property
     def are_of_time(self) -> bool:
         """Whether it matters to them how long a job's time limit is."""
-        whose = (*self.partitions, *(self.associations or ()))
-        limits = (*(each.limits for each in whose), *self.qos.values())
+        limits = [*self.qos.values(), *(one.limits for one in self.partitions)]
+        limits += (one.limits for one in self.associations or ())
         return bool(self.reservations) or any(one.time_s is not None for one in limits)
 
 
