@@ -59,9 +59,9 @@ def beside_arrays(policy: str, jobs: int) -> None:
                 job = ada.ask({"type": "submit", **one, "token": f"job{number}"})["job"]
                 ada.ask({"type": "wait", "job": job}, timeout_s=LIMIT_S)
                 waits.append(site.job(job)["started"] - began)
-        print(
-            f"beside two arrays, {policy}: first job {waits[0]:.3f} s; all {jobs}: {spread(waits)}"
-        )
+        left = site.ask("status")["waiting"]
+    print(f"beside two arrays, {policy}: first job {waits[0]:.3f} s; all {jobs}: {spread(waits)};")
+    print(f"  {left:,} members wait then", flush=True)
 
 
 def freed_slots(site: Running) -> list[float]:
