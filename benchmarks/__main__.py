@@ -16,6 +16,7 @@ from pathlib import Path
 MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "round": ((), ()),
     "full_round": ((), ()),
+    "commit": ((), ()),
     "simulate": ((), ()),
     "counted": ((), ()),
     "oas": (("--seconds", "2"), ("--seeds", "3")),
@@ -31,6 +32,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "commands": ((), ()),
     "service": ((), ("--full",)),
     "queue_flow": ((), ("--jobs", "100", "1000", "10000", "20000")),
+    "queue_flood": (("--only", "submits"), ("--seconds", "600", "--jobs", "100")),
     "peers": (("--times", "1"), ("--tasks", "10000")),
     "soak": (("--days", "3"), ("--days", "30", "--jobs", "600")),
     "workflow_tasks": (("--slots", "8"), ("--slots", "8", "--full")),

@@ -138,6 +138,9 @@ class Coordinator:
         arrays.follow(state, now)
         has_committed = was_solving and not state.rounds.is_solving
         rounds.begin_if_due(state, now, has_committed=has_committed)
+        if state.schedule.unseen and isinstance(event, Ticked):
+            state.out.append(Wake(at=now))
+            rounds.look_ahead(state)
         self._forget_oldest()
         accounting.close_accounts(state)
         promises.settle(state)

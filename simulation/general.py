@@ -258,7 +258,9 @@ class _Replay:
                 case Solve() as asked:
                     solved = Solved(round=asked.round, plan=self._plan(asked), solve_s=0.0)
                     effects += self.core.handle(solved, now)
-                case Wake(at=at) if len(self.runs) > len(self.jobs) and now < at < inf:
+                case Wake(at=at) if at <= now:
+                    effects += self.core.handle(Ticked(), now)
+                case Wake(at=at) if len(self.runs) > len(self.jobs) and at < inf:
                     heapq.heappush(self.wakes, at)  # For data of tasks that are on their way.
                 case _:
                     pass

@@ -7,14 +7,15 @@ plan's order of all its jobs, for room that none of those may have.
 
 Notes
 -----
-Lanes are not physical slots: what is free is counted afresh before a start. Building them costs
-O(p log p) for p processes placed on nodes; following them costs the lanes of the nodes concerned.
+Lanes are not physical slots: what is free is counted afresh before a start. Those of a node are
+laid out when it is first looked at, in O(p log p) for p processes placed there; following them
+costs the lanes of the nodes concerned.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -55,8 +56,10 @@ class PlanOrder:
     """By job; empty where all are alike but for their arrival."""
     kept: dict[str, list[Reservation]] = field(default_factory=dict)
     """By node: the reservations that the plan knew of."""
+    _on: defaultdict[str, list[Placement]] = field(default_factory=lambda: defaultdict(list))
+    """By node, in the order of their starts; those that were started since stay."""
     _queues: dict[str, list[deque[Entry]]] = field(default_factory=dict)
-    _of: dict[Entry, list[deque[Entry]]] = field(default_factory=dict)
+    """Lanes of the nodes that were looked at; what was started is never the first of one."""
 
     @classmethod
     def of(cls, plan: Plan, round: int, waits: Callable[[Entry], bool]) -> PlanOrder:
@@ -68,46 +71,51 @@ class PlanOrder:
         is_strict = plan.policy in STRICT and not plan.options.get("skip")
         plan_order = cls(policy=plan.policy, round=round, is_strict=is_strict)
         line: dict[str, None] = {}
-        free: dict[str, list[tuple[float, int]]] = {}
         for placement in sorted(plan.placements, key=lambda p: p.start):
             entry = placement.job, placement.task or ""
             if placement.chunks is None and waits(entry):
                 if placement.nodes:
-                    plan_order._add(entry, placement, free)
+                    plan_order.placements[entry] = placement
+                for node in placement.nodes:
+                    plan_order._on[node].append(placement)
                 if placement.task is None:
                     line[placement.job] = None
         left = (d.job for d in plan.deferred if d.task is None and d.reason not in NEVER)
         plan_order.line = list(line | dict.fromkeys(job for job in left if waits((job, ""))))
         return plan_order
 
-    def _add(
-        self, entry: Entry, placement: Placement, free: dict[str, list[tuple[float, int]]]
-    ) -> None:
-        self.placements[entry] = placement
-        mine = self._of[entry] = []
-        for node, count in placement.nodes.items():
-            queues = self._queues.setdefault(node, [])
-            idle = free.setdefault(node, [])
-            for _ in range(count):
+    def _lanes(self, node: str) -> list[deque[Entry]]:
+        if node in self._queues:
+            return self._queues[node]
+        queues: list[deque[Entry]] = []
+        idle: list[tuple[float, int]] = []
+        for placement in self._on.get(node, ()):
+            for _ in range(placement.nodes[node]):
                 if idle and idle[0][0] <= placement.start + 1e-9:
                     _, index = heapq.heapreplace(idle, (placement.end, idle[0][1]))
                 else:
                     index = len(queues)
                     queues.append(deque())
                     heapq.heappush(idle, (placement.end, index))
-                queues[index].append(entry)
-                mine.append(queues[index])
+                queues[index].append((placement.job, placement.task or ""))
+        self._queues[node] = queues
+        self._tidy(queues)
+        return queues
 
-    def drop(self, entry: Entry) -> None:
-        """It was started, or has ended: it keeps nobody waiting any more."""
-        self.placements.pop(entry, None)
-        for queue in self._of.pop(entry, ()):
+    def _tidy(self, queues: Iterable[deque[Entry]]) -> None:
+        for queue in queues:
             while queue and queue[0] not in self.placements:
                 queue.popleft()
 
+    def drop(self, entry: Entry) -> None:
+        """It was started, or has ended: it keeps nobody waiting any more."""
+        placement = self.placements.pop(entry, None)
+        for node in () if placement is None else placement.nodes:
+            self._tidy(self._queues.get(node, ()))
+
     def fronts(self, node: str) -> list[Entry]:
         """The first of each lane of a node that has one."""
-        return [queue[0] for queue in self._queues.get(node, ()) if queue]
+        return [queue[0] for queue in self._lanes(node) if queue]
 
     def next_on(self, node: str) -> Iterator[Entry]:
         """The same, each named once."""
@@ -115,22 +123,25 @@ class PlanOrder:
 
     def is_next(self, entry: Entry) -> bool:
         """Nothing planned before it waits on any of its lanes."""
-        return all(queue[0] == entry for queue in self._of.get(entry, ()))
+        nodes = self.placements[entry].nodes if entry in self.placements else {}
+        return all(self.fronts(node).count(entry) == count for node, count in nodes.items())
 
     def behind(self, entry: Entry) -> Iterator[Entry]:
         """The entries that come next on the lanes of one that is next there."""
-        rests = (islice(queue, 1, None) for queue in self._of.get(entry, ()))
+        nodes = self.placements[entry].nodes if entry in self.placements else {}
+        lanes = (q for node in nodes for q in self._lanes(node) if q and q[0] == entry)
+        rests = (islice(queue, 1, None) for queue in lanes)
         following = (next(filter(self.placements.__contains__, rest), None) for rest in rests)
         return iter(dict.fromkeys(other for other in following if other is not None))
 
     def nodes(self) -> Iterable[str]:
         """Nodes on which something is planned."""
-        return self._queues
+        return self._on
 
     def on_cluster(self, home: Mapping[str, str], cluster: str) -> bool:
         """Something that waits is planned on this cluster."""
-        there = (queues for node, queues in self._queues.items() if home.get(node) == cluster)
-        return any(any(queues) for queues in there)
+        planned = (placement.nodes for placement in self.placements.values())
+        return any(home.get(node) == cluster for nodes in planned for node in nodes)
 
 
 def first_of(line: list[T], count: int, waits: Callable[[T], bool]) -> list[T]:

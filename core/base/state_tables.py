@@ -5,7 +5,7 @@ Mutable like the state that holds them (`core.base.state`), and changed by the c
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -21,7 +21,7 @@ from coalloc.core.base.round_control import Aside
 from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.plan import Plan
+from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.ranges import EVENT
 
 
@@ -332,7 +332,9 @@ class FollowedPlan:
 
     plan: Plan | None = None
     time: float = 0.0
-    """When its round began."""
+    """Time of its snapshot."""
+    unseen: deque[Deferred | Placement] = field(default_factory=deque)
+    """What it tells of jobs that wait and is still to be kept, in steps of the loop."""
     order: PlanOrder | None = None
     """The order of its work on each node."""
     freed: set[str] = field(default_factory=set)

@@ -48,6 +48,8 @@ def has_started(state: State, record: JobRecord) -> None:
 
 def open_needs(state: State, record: JobRecord) -> list[tuple[str, str]]:
     """Of a job's dependencies, those that are not met yet."""
+    if not record.needs:
+        return []
     found = [(kind, job, state.jobs.get(job)) for kind, job in record.needs]
     still = [(k, job) for k, job, needed in found if needed is not None and is_open(k, needed)]
     if any(

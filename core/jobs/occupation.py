@@ -55,6 +55,10 @@ class SlotsInUse:
 
     def see(self, nodes: Iterable[str] | None = None) -> None:
         """Count these nodes too, as they are now; None: all."""
+        if nodes is not None:
+            nodes = [name for name in nodes if name not in self.cluster_of]
+            if not nodes:
+                return
         before = set(self.free) if self._rooms is not None else None
         taken_of = busy_slots(self.state).__getitem__ if nodes is None else self._taken
         for name, cluster in self.state.clusters.items():

@@ -89,6 +89,8 @@ class Offers:
     marks: Marks = field(default_factory=Marks)
     _kept: dict[Hashable, Offer] = field(default_factory=dict)
     _are_needed: bool | None = None
+    _are_of_time: bool = True
+    """Jobs that differ in nothing but their time limits are of several kinds."""
 
     def of(self, record: JobRecord) -> Offer:
         """Offer of the clusters to a waiting job."""
@@ -101,13 +103,19 @@ class Offers:
                 or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
             )
+            readings = (cluster.reading for cluster in self.state.clusters.values())
+            rules = [reading.rules for reading in readings if reading is not None]
+            self._are_of_time = bool(self.state.maintenance.reserved) or any(
+                each is not None and each.are_of_time for each in rules
+            )
         is_timed = record.finish_by is not None and record.job.time_limit is None
         if not (self._are_needed or is_timed or record.is_staged) or record.foreign:
             return NO_OFFER
         job = record.job
         own = record.id if is_timed or record.is_staged else record.stream
         who = (record.user, record.uid, record.gid, own)
-        key = (who, asked_of(record), job.time_limit, widest(job), job.clusters, may_split(job))
+        limit = job.time_limit if self._are_of_time else job.time_limit is None
+        key = (who, asked_of(record), limit, widest(job), job.clusters, may_split(job))
         if key not in self._kept:
             self._kept[key] = self._made(record)
         return self._kept[key]

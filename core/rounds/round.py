@@ -11,6 +11,7 @@ came first, and the next rounds of queues as long begin with it.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Mapping
 from itertools import accumulate
 
@@ -36,12 +37,13 @@ from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.history import NO_HISTORY
-from coalloc.model.plan import NOTES, Plan, Reason
+from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
 LONG = 1000
-"""The snapshot of a queue of more jobs is made in no step in which a plan is committed."""
+"""The snapshot of a queue of more jobs is made in no step in which a plan is committed; of a plan
+with more to tell (`look_ahead`), each step tells so much."""
 
 
 def begin_if_due(state: State, now: float, *, has_committed: bool = False) -> None:
@@ -50,7 +52,7 @@ def begin_if_due(state: State, now: float, *, has_committed: bool = False) -> No
     `has_committed`: in this step the plan of the round before was.
     """
     due = state.rounds.due_at()
-    if due is None:
+    if due is None or state.schedule.unseen:
         return
     if state.rounds.wanted != OPERATOR and presence.is_gathering(state, now):
         due = state.presence.gathers_until
@@ -140,13 +142,13 @@ def solved(state: State, event: Solved, now: float) -> None:
     queueing.queue_up(rule, current, plan)
     further_queues.send(state, current.snapshot, plan, now)
     _fill(state, current, plan, now)
-    _look_ahead(state, current, plan)
+    _keep_ahead(state, current, plan, now)
     dispatch.adopt(state, plan, current, rule.view)
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     if told is not event.plan and current.committed:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
     body = write_plan(told)
-    state.schedule.plan, state.schedule.time = told, current.started
+    state.schedule.plan = told
     state.out.append(SavePlan(round=current.number, time=now, body=body))
     notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
     if isinstance(notes, Mapping) and notes != state.learning.notes.get(plan.policy):
@@ -315,25 +317,38 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
             state.findings.passed_over[job] = state.findings.passed_over.get(job, 0) + 1
 
 
-def _look_ahead(state: State, current: RoundState, plan: Plan) -> None:
-    """Keep start estimates and reasons for the jobs that wait."""
-    for deferred in plan.deferred:
-        if deferred.job in state.waiting:
-            reason, detail = str(deferred.reason), deferred.detail
-            refused = refused_by_all(state, state.jobs[deferred.job])
-            if not refused:
-                refused = reserved_text(state, state.jobs[deferred.job], current.snapshot.time)
-            if refused and deferred.task is None:
+def _keep_ahead(state: State, current: RoundState, plan: Plan, now: float) -> None:
+    """Have kept what the plan tells of jobs that wait: at once, or in steps of the loop."""
+    schedule = state.schedule
+    schedule.time = current.snapshot.time
+    later = [p for p in plan.placements if p.start > schedule.time + NOW_S]
+    later.sort(key=lambda p: p.start, reverse=True)
+    schedule.unseen = deque((*plan.deferred, *later))
+    if len(schedule.unseen) > LONG:
+        state.out.append(Wake(at=now))
+    else:
+        look_ahead(state)
+
+
+def look_ahead(state: State) -> None:
+    """Keep start estimates and reasons for the jobs that wait, as many as one step may."""
+    schedule, starts = state.schedule, dict[str, float]()
+    for _ in range(min(LONG, len(schedule.unseen))):
+        told = schedule.unseen.popleft()
+        if told.job not in state.waiting:
+            continue
+        if isinstance(told, Placement):
+            starts[told.job] = told.start
+            outlook = Outlook(start=told.start, nodes=told.nodes, reason="planned")
+        else:
+            reason, detail = str(told.reason), told.detail
+            record = state.jobs[told.job]
+            refused = refused_by_all(state, record) or reserved_text(state, record, schedule.time)
+            if refused and told.task is None:
                 reason, detail = str(Reason.INSUFFICIENT), refused
-            state.findings.outlook[deferred.job] = Outlook(reason=reason, detail=detail)
-    starts: dict[str, float] = {}
-    for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
-        if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
-            starts[placement.job] = placement.start
-            state.findings.outlook[placement.job] = Outlook(
-                start=placement.start, nodes=placement.nodes, reason="planned"
-            )
-    promises.keep(state, starts, current.snapshot.time)
+            outlook = Outlook(reason=reason, detail=detail)
+        state.findings.outlook[told.job] = outlook
+    promises.keep(state, starts, schedule.time)
 
 
 def _finish(state: State, current: RoundState, plan: Plan, solve_s: float, now: float) -> None:

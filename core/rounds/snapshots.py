@@ -317,18 +317,20 @@ def waiting_view(
         changes["earliest"] = earliest
     if passed := state.findings.passed_over.get(record.id, 0):
         changes["passed_over"] = passed
-    late = tuple(name for name in record.late if is_crowded(state, name))
+    late = record.late and tuple(name for name in record.late if is_crowded(state, name))
     named = others(state, record, late) if late else None
     named = job.clusters if named is None else named
     if offer.is_whole:
         changes["one_cluster"] = True
     if offer.mark:
         changes["features"] = (*job.features, offer.mark)
-    taking = state.clusters.keys() - record.barred.keys() - offer.refusing.keys()
-    if named is None and len(taking) < len(state.clusters):
-        changes["clusters"] = tuple(sorted(taking))
-    elif named is not None and (named != job.clusters or not taking.issuperset(named)):
-        changes["clusters"] = tuple(name for name in named if name in taking)
+    refusing = record.barred.keys() | offer.refusing.keys()
+    if named is not None:
+        named = tuple(name for name in named if name in state.clusters and name not in refusing)
+    elif not refusing.isdisjoint(state.clusters):
+        named = tuple(sorted(state.clusters.keys() - refusing))
+    if named != job.clusters:
+        changes["clusters"] = named
     return replace(job, **changes) if changes else job  # type: ignore[arg-type]
 
 

@@ -128,6 +128,13 @@ class SiteRules(Struct, frozen=True, kw_only=True):
     bounds_memory: bool = True
     """Processes cannot take more than they asked for, as far as is known."""
 
+    @property
+    def are_of_time(self) -> bool:
+        """Whether it matters to them how long a job's time limit is."""
+        limits = [*self.qos.values(), *(one.limits for one in self.partitions)]
+        limits += (one.limits for one in self.associations or ())
+        return bool(self.reservations) or any(one.time_s is not None for one in limits)
+
 
 class Asking(Struct, frozen=True, kw_only=True):
     """Whoever asks for nodes of a cluster, and what the batch system would be told of it."""

@@ -47,6 +47,15 @@ def test_slots_of_a_node_are_lanes_of_their_own() -> None:
     assert two.is_next(THIRD)
 
 
+def test_lanes_are_the_same_whenever_they_are_looked_at_first() -> None:
+    rows = (("a", 0.0, 5.0, {"n": 1}), ("b", 0.0, 9.0, {"n": 1}), ("c", 5.0, 6.0, {"n": 1}))
+    early, late = plan_order(*rows), plan_order(*rows)
+    assert early.fronts("n") == [HEAD, SECOND]
+    for each in (early, late):
+        each.drop(HEAD)
+    assert late.fronts("n") == early.fronts("n") == [THIRD, SECOND]
+
+
 def test_a_wide_task_is_next_when_it_is_so_everywhere() -> None:
     wide = plan_order(
         ("a", 0.0, 5.0, {"n": 1}), ("b", 0.0, 2.0, {"m": 2}), ("c", 5.0, 6.0, {"n": 1, "m": 2})

@@ -10,6 +10,7 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import SHAPES, WHOLE_JOBS, Hello, Prepare, Read
 from coalloc.core.base.requests import Cancel, Done, Refused, Submit
 from coalloc.core.jobs.eligibility import refused_by_all
+from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.queries.job_views import why
 from coalloc.model.jobs import RigidJob
@@ -66,6 +67,17 @@ def planned_on(site: Site, nodes: int, *passed: str, name: str = "a") -> set[str
     assert isinstance(asked, RigidJob)
     site.ask(Cancel(job=job))
     return {node.name for _, node in told.nodes() if set(asked.features) <= set(node.features)}
+
+
+@pytest.mark.parametrize(("partition", "kinds"), [(PartitionRules(name="main"), 1), (SHORT, 2)])
+def test_time_limits_make_kinds_of_jobs_where_a_rule_is_about_times(
+    partition: PartitionRules, kinds: int
+) -> None:
+    site = Site({"a": 2}, solving=False)
+    ruled(site, "a", SiteRules(partitions=(partition,)))
+    jobs = [site.submit(job={"time_limit": limit}) for limit in (600.0, 900.0)]
+    offers = Offers(state=site.state, now=site.now, busy={})
+    assert len({id(offers.of(site.job(job))) for job in jobs}) == kinds
 
 
 def test_nodes_that_a_job_excludes_or_lists_are_planned_so() -> None:

@@ -31,6 +31,7 @@ from coalloc.core.base.requests import (
     Submit,
 )
 from coalloc.core.rounds import round as rounds
+from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
 from coalloc.model.settings import TriggerConfig
 from coalloc.model.sites.parts import Launch, PartState
@@ -154,6 +155,31 @@ def test_a_long_queue_is_taken_in_after_the_step_that_commits_a_plan(
     assert len(solves(site)) == 1
     site.do(Ticked())
     assert len(solves(site)[1].snapshot.queue) == 7
+
+
+def test_what_a_long_plan_tells_of_those_that_wait_is_kept_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "LONG", 3)
+    site = Site(solving=False)
+    for _ in range(9):
+        site.submit()
+    asked = site.pending_solves.pop()
+    site.do(Solved(round=asked.round, plan=first_fit(asked.snapshot), solve_s=0.0))
+    site.do(Ticked())
+    asked = site.pending_solves.pop()
+    later = replace(first_fit(asked.snapshot), placements=(), deferred=())
+    ends = (Placement(job=j.id, start=2e3, end=3e3, nodes={"a1": 1}) for j in asked.snapshot.queue)
+    plan = replace(later, placements=tuple(ends))
+    effects = site.do(Solved(round=asked.round, plan=plan, solve_s=0.0))
+    site.ask(RoundNow(), operator=True)
+    told = []
+    while not site.pending_solves:
+        told.append(len(site.state.findings.outlook))
+        assert Wake(at=site.now) in effects, "the next step is asked for"
+        assert len(site.state.learning.promises) == told[-1]
+        effects = site.do(Ticked())
+    assert told == [0, 3, 6, 8]
 
 
 def test_an_operator_may_pause_resume_and_ask_for_rounds() -> None:
