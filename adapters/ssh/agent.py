@@ -60,24 +60,30 @@ class Channel:
     async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take in all frames, until the other end is gone, and with it all that is carried."""
         self.writer, self.heard = writer, time.monotonic()
-        with contextlib.suppress(*LOST):
-            while True:
-                kind, number, size = HEADER.unpack(await reader.readexactly(HEADER.size))
-                data = await reader.readexactly(size)
-                self.heard = time.monotonic()
-                if kind == WORDS:
-                    self.obey(number, json.loads(data.decode()))
-                elif kind == DATA and number in self.early:
-                    self.early[number] += data
-                elif kind == DATA and number in self.socks:
-                    self.socks[number].write(data)
-                    if self.socks[number].transport.get_write_buffer_size() > TOO_MUCH:
-                        self._drop(number)
-                elif kind == CLOSE:
+        try:
+            with contextlib.suppress(*LOST):
+                await self._hear(reader)
+        finally:
+            if self.writer is writer:  # no other pair has taken its place
+                self.writer = None
+                for number in list(self.socks):
                     self._drop(number)
-        self.writer = None
-        for number in list(self.socks):
-            self._drop(number)
+
+    async def _hear(self, reader: asyncio.StreamReader) -> None:
+        while True:
+            kind, number, size = HEADER.unpack(await reader.readexactly(HEADER.size))
+            data = await reader.readexactly(size)
+            self.heard = time.monotonic()
+            if kind == WORDS:
+                self.obey(number, json.loads(data.decode()))
+            elif kind == DATA and number in self.early:
+                self.early[number] += data
+            elif kind == DATA and number in self.socks:
+                self.socks[number].write(data)
+                if self.socks[number].transport.get_write_buffer_size() > TOO_MUCH:
+                    self._drop(number)
+            elif kind == CLOSE:
+                self._drop(number)
 
     async def carry(
         self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

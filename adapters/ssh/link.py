@@ -83,16 +83,20 @@ class Link(Channel):
         if "open" in words:
             self.early[number] = bytearray()
             self.go(self._open(number, words["open"]))
-        elif number in self._answers:
-            self._answers.pop(number).set_result(words)
+        elif number in self._answers and not self._answers[number].done():
+            self._answers[number].set_result(words)
 
-    async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Then nothing is known of what was asked over the channel."""
-        await super().hear(reader, writer)
-        self._hang_up()
-        answers, self._answers = self._answers, {}
-        for answer in answers.values():
-            answer.set_exception(SshError(LOST))
+    async def _attend(self, child: asyncio.subprocess.Process) -> None:
+        """Hear a channel to its end; then nothing is known of what was asked over it."""
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            await self.hear(child.stdout, child.stdin)
+        finally:
+            _kill(child)
+            for answer in self._answers.values() if self.writer is None else ():
+                if not answer.done():
+                    answer.set_exception(SshError(LOST))
 
     async def _open(self, number: int, port: int) -> None:
         """A wrapper there wants to a port here: it may be of a part's runner, or the gate."""
@@ -144,8 +148,9 @@ class Link(Channel):
             async with asyncio.timeout(limit_s):
                 said: dict[str, Any] = await answer
         except TimeoutError:
-            self._answers.pop(number, None)
             raise SshError("no answer in time") from None
+        finally:
+            del self._answers[number]
         if "why" in said:
             raise SshError(said["why"])
         return said
@@ -185,6 +190,7 @@ class Link(Channel):
             wait_s = max(0, round(state.until - time.time()))
             todo = f"tried again in {wait_s} s" if is_tried else "type: coalloc connect"
             raise SshError(f"{self._master.target}: {state.why}; {todo} {self._master.target}")
+        self._hang_up()  # there is one
         with open(f"{self._stem}.channel.log", "wb+") as log:
             self._child = await asyncio.create_subprocess_exec(
                 *(*self._master.way(own=False), "-T", "--", self._master.target, "exec /bin/sh"),
@@ -219,13 +225,18 @@ class Link(Channel):
             raise SshError(f"{self._master.target} has no Python 3.6 or later")
         text = plain(Path(agent.__file__)).encode()
         child.stdin.write(b"%08d" % len(text) + text)
-        self.go(self.hear(child.stdout, child.stdin))
+        self.go(self._attend(child))
         await asyncio.sleep(0)
         self._about = await self._ask({"about": True}, 2 * READY_LIMIT_S)
 
     def _hang_up(self) -> None:
-        if self._child is not None and self._child.returncode is None:
-            self._child.kill()
+        if self._child is not None:
+            _kill(self._child)
+
+
+def _kill(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is None:
+        child.kill()
 
 
 def _ports(folder: str) -> set[int]:
