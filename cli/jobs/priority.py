@@ -69,7 +69,7 @@ def _lead_cells(row: PriorityRow) -> list[tuple[str, ...]]:
         )
         for level, lead in zip(levels, row.leads, strict=True)
     ]
-    jobs = ("jobs ahead", "", "", length(row.ahead_s), "the project's, by its earlier jobs")
+    jobs = ("jobs ahead", "", "", length(row.ahead_s), "the user's, by earlier jobs")
     return [*cells, jobs]
 
 

@@ -10,9 +10,10 @@ to, and its user within the project, and which of the project's jobs go before i
 
 *Lead* of a project: its usage divided by its share of the site, in seconds of the whole of its
 entitlement, less the least such figure among its siblings that have jobs waiting. *Ahead of it*:
-the same for the project's jobs that arrived before it, as if they ran. So whichever sibling has had
-least of its share comes first, as in Slurm's fair tree, the children of one project by the same
-rule, and a long queue of one project takes turns with the others in one and the same plan.
+the same for its owner's jobs that arrived before it, as if they ran, by the equal part of the
+project's entitlement that each owner with waiting jobs has. So whichever sibling has had least of
+its share comes first, as in Slurm's fair tree, the children of one project by the same rule, and a
+long queue of one user or project takes turns with the others in one and the same plan.
 
 Usage is decayed (`core.base.projects`). A running job is charged for its next `ahead_s` seconds
 too, as far as it is planned to run: what has just been started is felt at once.
@@ -159,7 +160,7 @@ def share_of(tree: ProjectTree, project: str) -> float:
 
 @dataclass(slots=True)
 class Turns:
-    """Factors of waiting jobs, one after the other: each behind its project's earlier ones."""
+    """Factors of waiting jobs, one after the other: each behind its owner's earlier ones."""
 
     state: State
     now: float
@@ -168,13 +169,16 @@ class Turns:
     slots: int = 0
     """Of the site."""
     leads: Mapping[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
-    ahead_s: dict[str, float] = field(default_factory=dict)
-    """By project: entitlement that its jobs so far take, seconds."""
+    sharers: Counter[str] = field(default_factory=Counter)
+    """By project: how many of them."""
+    ahead_s: dict[ProjectUser, float] = field(default_factory=dict)
+    """Entitlement that their jobs so far take, seconds."""
     most: dict[ProjectUser, float] = field(default_factory=dict)
 
     def meet(self, owners: Collection[ProjectUser]) -> None:
         """Count these owners among those who have jobs waiting."""
         self.owners.update(owners)
+        self.sharers = Counter(project for project, _ in self.owners)
         self.slots = capacity(self.state)
         self.most = {owner: self.state.sharing.tree.max_weight(*owner) for owner in self.owners}
         if not self.slots or not self.state.settings.priority.shares:
@@ -200,13 +204,14 @@ class Turns:
         if owner not in self.owners:
             self.meet((owner,))
         project, _ = owner
-        before_s, shares = self.ahead_s.get(project, 0.0), 0.0
+        before_s, shares = self.ahead_s.get(owner, 0.0), 0.0
         leads = self.leads.get(owner)
         if leads is not None:
             lead_s = sum(lead.seconds for lead in leads)
             shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
-            entitled = max(share_of(tree, project) * self.slots, LEAST)
-            self.ahead_s[project] = before_s + charge_of(self.state, record, rule) / entitled
+            share = share_of(tree, project) / self.sharers[project]
+            entitled = max(share * self.slots, LEAST)
+            self.ahead_s[owner] = before_s + charge_of(self.state, record, rule) / entitled
         allowed = min(record.job.weight, self.most[owner])
         waited_s = max(self.now - max(record.submitted, record.job.earliest), 0.0)
         age = rule.age * min(waited_s / rule.age_full_s, 1.0) if rule.age else 0.0

@@ -114,6 +114,22 @@ def test_users_of_one_project_take_turns() -> None:
     assert rows[bob].leads[-1].seconds == 0.0
 
 
+def test_a_flood_of_one_user_keeps_no_other_of_the_project_behind_all_of_it() -> None:
+    one = shared()
+    flood = [one.submit(user="ann") for _ in range(20)]
+    bob = one.submit(user="bob")
+    rows = found(one)
+    assert rows[bob].shares == rows[flood[0]].shares == 0.0
+    # 50 s of a slot, of half of what the project is entitled to
+    leads = [rows[job].ahead_s for job in flood[:3]]
+    assert leads == pytest.approx([0.0, leads[1], 2.0 * leads[1]])
+    assert rows[flood[1]].shares < rows[bob].shares
+    alone = shared()
+    one_of, other = (alone.submit(user="ann") for _ in range(2))
+    assert leads[1] == pytest.approx(2.0 * found(alone)[other].ahead_s)
+    assert found(alone)[one_of].ahead_s == 0.0
+
+
 def test_usage_is_forgotten_by_its_half_life() -> None:
     rule = replace(SHARES, half_life_s=1000.0)
     one = site(priority=rule, projects=TREE)
