@@ -30,13 +30,14 @@ SHELLS = [
     words for words in (("dash",), ("bash", "--posix"), ("busybox", "sh")) if shutil.which(words[0])
 ]
 STEP = """
-import os, subprocess, sys, threading
+import os, signal, subprocess, sys, threading
 shell, nodes = sys.argv[1].split(), sys.argv[2].split(",")
 def started(node):
     env = dict(os.environ, SLURMD_NODENAME=node)
     return subprocess.Popen(shell, stdin=subprocess.PIPE, env=env, start_new_session=True)
 running = [started(node) for node in nodes]
 open("pids", "w").write(" ".join(str(each.pid) for each in running))
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as srun, which passes it on
 def spread():
     for line in sys.stdin.buffer:
         for each in running:

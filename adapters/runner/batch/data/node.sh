@@ -35,11 +35,17 @@ until_at() { # a time in nanoseconds
     [ $left -le 0 ] || sleep "$((left / 1000000000)).$(printf %09d $((left % 1000000000)))"
 }
 
+taken_back() {
+    [ -z "$pids" ] || kill -9 $pids
+    echo "N $node"
+    exit 1
+}
+
 main() {
     node=${SLURMD_NODENAME:-$(hostname)}
     [ "$once" ] && node=$one || clean=-i
     files=$HOME/$COALLOC_FILES pids='' codes='' worst=0 mode=check
-    trap '[ -z "$pids" ] || kill -9 $pids; echo "N $node"; exit 1' TERM
+    trap taken_back TERM
     trap 'caught=yes; [ -z "$pids" ] || kill -9 $pids 2>/dev/null' URG
     trap 'caught=yes' USR1 PIPE
     cd "$cwd" 2>/dev/null || fail cwd_missing "$cwd: No such file or directory"
@@ -53,7 +59,8 @@ main() {
         (until_at "$at" && each "$rank") &
         pids="$pids $!"
     done
-    until_at $((at - 50000000)) # what is ended from here on may have begun
+    # The sleep may be ended before the shell hears of it; what is ended from here on may have begun.
+    until_at $((at - 50000000)) || taken_back
     trap 'caught=yes' TERM
     until_at "$at"
     echo "S $node $(date +%s.%N)"
