@@ -30,8 +30,13 @@ go() { # out err path command, then as env takes it
     case $file in */*) [ -f "$file" ] && [ -x "$file" ] || fail not_executable "$file" ;; esac
 }
 
+clock() { # sets $time, also where a signal ends date
+    until time=$(date "+$1"); do :; done
+}
+
 until_at() { # a time in nanoseconds
-    left=$(($1 - $(date +%s%N)))
+    clock %s%N
+    left=$(($1 - time))
     [ $left -le 0 ] || sleep "$((left / 1000000000)).$(printf %09d $((left % 1000000000)))"
 }
 
@@ -63,7 +68,8 @@ main() {
     until_at $((at - 50000000)) || taken_back
     trap 'caught=yes' TERM
     until_at "$at"
-    echo "S $node $(date +%s.%N)"
+    clock %s.%N
+    echo "S $node $time"
     for pid in $pids; do
         code='' caught=yes
         while [ "$caught" ]; do # a signal ends a wait, too; what has been waited for is 127 then
@@ -80,6 +86,7 @@ main() {
         read -r user sys
         read -r user sys
     } <"$files/times.$node"
-    echo "E $node $(date +%s.%N) $user $sys$codes"
+    clock %s.%N
+    echo "E $node $time $user $sys$codes"
     exit $worst
 }
