@@ -214,7 +214,7 @@ def test_batch_system_restarts_in_between(launch: Launches, sign: Signpost) -> N
 def test_another_users_job(launch: Launches) -> None:
     user = launch.another_user
     spec = launch.shell(
-        "id -un; id -un >> theirs; ls -l $COALLOC_HOSTFILE | cut -c1-10",
+        "id -un; id -un >> theirs; ls -lL $COALLOC_HOSTFILE | cut -c1-10",
         uid=user.pw_uid,
     )
     report = launch.claim(spec)
