@@ -113,7 +113,7 @@ class ClusterState:
 
     @property
     def takes_parts(self) -> bool:
-        """Whether it takes parts of jobs that run on other clusters, too."""
+        """Whether jobs may be split over it and other clusters."""
         return WHOLE_JOBS not in (self.abilities or ())
 
     def closed_to(self, user: str) -> str:

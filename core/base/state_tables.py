@@ -334,7 +334,7 @@ class FollowedPlan:
     time: float = 0.0
     """Time of its snapshot."""
     unseen: deque[Deferred | Placement] = field(default_factory=deque)
-    """What it tells of jobs that wait and is still to be kept, in steps of the loop."""
+    """Its starts and reasons of waiting jobs that are not in `findings` yet."""
     order: PlanOrder | None = None
     """The order of its work on each node."""
     freed: set[str] = field(default_factory=set)

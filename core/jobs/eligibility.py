@@ -186,7 +186,7 @@ def is_older(cluster: ClusterState, job: Job) -> bool:
 
 
 def may_split(job: Job) -> bool:
-    """Whether a parallel job may run on several clusters."""
+    """Whether a job may be co-allocated."""
     return isinstance(job, RigidJob | MoldableJob) and widest(job) > 1 and not stays_whole(job)
 
 

@@ -188,7 +188,7 @@ class Offers:
         return fit(job.shape, narrowest(job), (max(0, procs) for procs in free))
 
     def _has_others(self, job: Job, owner: JobOwner) -> bool:
-        """Whether the clusters that take parts of jobs could run a job, were they idle."""
+        """Whether a job would fit on the clusters that it may be split over, were they idle."""
         takes = (suitable(self.state, job, owner) or {}).items()
         parts = (each for name, each in takes if self.state.clusters[name].takes_parts)
         return fit(job.shape, narrowest(job), (n for each in parts for n in sizes_of(each)))

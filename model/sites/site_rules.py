@@ -130,7 +130,7 @@ class SiteRules(Struct, frozen=True, kw_only=True):
 
     @property
     def are_of_time(self) -> bool:
-        """Whether it matters to them how long a job's time limit is."""
+        """Whether any of them depends on a job's time limit."""
         limits = [*self.qos.values(), *(one.limits for one in self.partitions)]
         limits += (one.limits for one in self.associations or ())
         return bool(self.reservations) or any(one.time_s is not None for one in limits)
