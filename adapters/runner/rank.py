@@ -15,7 +15,7 @@ import re
 import signal
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from coalloc.adapters.runner.once import HOLDS
@@ -61,6 +61,16 @@ class FaultError(Exception):
         super().__init__(detail)
         self.reason = reason
         self.detail = " ".join(detail.split())[:500]
+
+
+@contextlib.contextmanager
+def faults_of_files(path: str) -> Iterator[None]:
+    """Raise `FaultError` where a file of the part cannot be written, or read as what it is."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise FaultError("state_unwritable", f"{path}: {why}") from error
 
 
 def account_of(uid: int, act: str) -> pwd.struct_passwd:

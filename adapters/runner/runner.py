@@ -29,11 +29,11 @@ from coalloc.adapters.runner.once import HOLDS, started_once
 from coalloc.adapters.runner.orders import OrderLoop, wake_on_signals
 from coalloc.adapters.runner.rank import (
     DEFAULT_OUTPUT,
-    FaultError,
     Rank,
     account_of,
     be_subreaper,
     fault_of,
+    faults_of_files,
     opened_as,
     output_path,
 )
@@ -127,18 +127,16 @@ class Runner(OrderLoop):
         self.stop("cancelled", "its runner was told to")
 
     def _load(self) -> None:
-        try:
-            with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
-                self.spec = json.load(file)
+        with (
+            faults_of_files(self.folder),
+            open(f"{self.folder}/spec.json", encoding="utf-8") as file,
+        ):
+            self.spec = json.load(file)
             self.status.open()
-        except (OSError, ValueError) as error:
-            raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
 
     def _preallocate(self) -> None:
-        try:
+        with faults_of_files(self.folder):
             self.status.preallocate(len(self.spec["ranks"]), len(self.spec.get("members", ())))
-        except OSError as error:
-            raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
 
     def _account(self) -> pwd.struct_passwd | None:
         uid = self.spec["uid"]

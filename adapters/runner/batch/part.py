@@ -30,7 +30,7 @@ from coalloc.adapters.runner.batch.supervisor import PartSupervisor
 from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, text_of
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
-from coalloc.adapters.runner.rank import FaultError, fault_of
+from coalloc.adapters.runner.rank import fault_of, faults_of_files
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, StatusFile
 from coalloc.adapters.runner.sweep import RETRY_S
@@ -84,15 +84,15 @@ class BatchPart:
     def _open(self) -> tuple[BatchSpec, bool]:
         """The spec, and whether an earlier runner has been here."""
         is_resumed = os.path.exists(f"{self.folder}/status")
-        try:
-            with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
-                spec: BatchSpec = json.load(file)
+        with (
+            faults_of_files(self.folder),
+            open(f"{self.folder}/spec.json", encoding="utf-8") as file,
+        ):
+            spec: BatchSpec = json.load(file)
             spec["time_limit_s"] = kept(self.folder, LIMIT).get("limit_s", spec["time_limit_s"])
             if not is_resumed:
                 self.status.preallocate(len(spec["ranks"]), len(spec.get("members", ())))
             self.status.open()
-        except (OSError, ValueError) as error:
-            raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
         return spec, is_resumed
 
     def _failed_end(self, error: BaseException) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from coalloc.adapters.runner.grant import (
 )
 from coalloc.adapters.runner.orders import OrderLoop
 from coalloc.adapters.runner.pack import TELL_S
-from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.rank import FaultError, faults_of_files
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, boot_id
 
@@ -219,10 +219,8 @@ class PartSupervisor(OrderLoop):
 
     def _show(self, grant: dict[str, Any]) -> None:
         """Say how the claim is."""
-        try:
+        with faults_of_files(self._folder):
             keep(self._folder, GRANT, grant)
-        except OSError as error:
-            raise FaultError("state_unwritable", f"{self._folder}: {error.strerror}") from error
         self._status.tell()
 
     def _grant(self, nodes: Nodes) -> None:
@@ -276,12 +274,10 @@ class PartSupervisor(OrderLoop):
         """Write down what whoever takes over has to know."""
         path = f"{self._folder}/{CLAIM}"
         port = self._barrier.port if self._is_waiting or not self._job.is_parked else 0
-        try:
-            claim = {"port": port, "job": self._job.number, "waits": self._job.is_parked}
-            claim |= {"asked_s": self._job.asked_s}
+        claim = {"port": port, "job": self._job.number, "waits": self._job.is_parked}
+        claim |= {"asked_s": self._job.asked_s}
+        with faults_of_files(path):
             durable.write(path, json.dumps(claim).encode())
-        except OSError as error:
-            raise FaultError("state_unwritable", f"{path}: {error.strerror}") from error
 
     # -- the loop
 
