@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernels import CACHE
 from tests.support import sandbox
 from tests.support.live_site import Running
 
@@ -66,9 +68,12 @@ def site(root: Path) -> Iterator[Boxed]:
 
 @pytest.fixture
 def cold_site(root: Path) -> Iterator[Boxed]:
-    """Its solver has everything to compile."""
+    """Its solver has the kernels of EASY to compile, and where to keep them."""
     cache = root / "cache"
-    site = Boxed(root, policy="easy", rounds="time_limit_s = 2.0", cache=cache)
+    shutil.copytree(CACHE, cache)
+    for kernels in cache.glob("profiles_*"):
+        shutil.rmtree(kernels)
+    site = Boxed(root, policy="easy", rounds="time_limit_s = 10.0", cache=cache)
     yield site
     site.stop()
 
@@ -117,6 +122,7 @@ def test_the_solver_compiles_plans_and_is_limited(cold_site: Boxed) -> None:
     site = cold_site
     site.start()
     site.until(lambda: bool(site.lines("solver_warmed")), WARM_LIMIT_S)
+    assert list(site.cache.glob("profiles_*/*.nbc"))
     assert site.wait(site.submit(["true"], 6))["state"] == "completed"
     rounds = [line for line in site.lines("round_finished") if line["started"]]
     assert rounds[-1]["policy"] == "easy"
