@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from pathlib import Path
 
 from tests.testbeds.slurm import alike, bed
@@ -33,12 +32,13 @@ def test_members_run_once_while_an_executor_and_a_batch_job_are_killed(root: Pat
         site.until(lambda: killed_one(marks))
         site.until(lambda: not any(site.ask("status")[key] for key in ("waiting", "placed")), 120.0)
         told = {path.name: path.read_text().splitlines() for path in marks.iterdir()}
-        ends = {n: site.job(f"{number}_{n}") for n in range(TASKS)}
-        assert not [end for n, end in ends.items() if str(n) not in told]
+        ends = {n: str(site.job(f"{number}_{n}")["state"]) for n in range(TASKS)}
         assert not [name for name, lines in told.items() if len(lines) > 1]
-        states = Counter(end["state"] for end in ends.values())
-        assert set(states) <= {"completed", "lost"}
-        assert states["lost"] <= 1, "what ran in the batch job that was killed"
+        lost = [n for n, state in ends.items() if state == "lost"]
+        assert len(lost) <= 1, "what ran in the batch job that was killed"
+        assert {state for n, state in ends.items() if n not in lost} == {"completed"}
+        # Who was lost may have had no time to leave a mark.
+        assert set(map(str, ends)) - told.keys() <= set(map(str, lost))
         batch_jobs = {lines[0].split()[1] for lines in told.values()}
         assert len(batch_jobs) <= TASKS // 4
         running.wait(running["a"].is_idle, "no claim is left")
