@@ -25,7 +25,7 @@ from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
 from tests.testbeds.processes import BedError
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
-from tests.testbeds.slurm_launches import PYTHON
+from tests.testbeds.ssh import PYTHON
 
 SHAPES = (
     ClusterShape(name="alpha", nodes=4),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.testbeds.slurm import alike, bed
-from tests.testbeds.slurm_launches import PYTHON
 from tests.testbeds.slurm_site import SlurmSite
+from tests.testbeds.ssh import PYTHON
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mpirun.py"
 PROGRAM = r"""

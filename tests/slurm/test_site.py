@@ -53,7 +53,7 @@ def test_torch_style_rendezvous(site: SlurmSite) -> None:
     """Rank 0 listens at MASTER_ADDR:MASTER_PORT, all others come to it, and the sum is right."""
     program = site.work / "meet.py"
     program.write_text(MEET)
-    from tests.testbeds.slurm_launches import PYTHON
+    from tests.testbeds.ssh import PYTHON
 
     job = site.submit([PYTHON, str(program)], 7)
     ended = site.wait(job)

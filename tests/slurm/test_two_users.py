@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.live_site import as_account
 from tests.support.multi_user import MultiUser
 from tests.testbeds.slurm import alike, bed
-from tests.testbeds.slurm_launches import PYTHON
-from tests.testbeds.slurm_site import as_account
-from tests.testbeds.ssh import config_of, login_nodes, login_user, masters, missing, pids_of
+from tests.testbeds.ssh import PYTHON, config_of, login_nodes, login_user, masters, missing, pids_of
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"ssh's testbed needs {missing()}")
 

@@ -12,13 +12,16 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from pwd import struct_passwd
 from typing import Any, Self
 
 from coalloc.adapters.runner.status import PAGE, READY, RUNNER_NAME, decoded
 from coalloc.wire.client import NoAnswerError, RequestConnection
 from tests.kernels import CACHE
+from tests.testbeds.ssh import PYTHON
 
 LIMIT_S = 60.0
+SOURCES = Path(__file__).resolve().parents[2] / "src"
 ROUNDS_ALONE = "commit_first_incumbent = false"
 """Setting of rounds with which no job starts between them, along the plan of another policy."""
 CONFIG = """\
@@ -53,6 +56,13 @@ settings = {{ nodes = {nodes}, slots = {slots} }}
 """
 
 
+def as_account(account: struct_passwd) -> tuple[str, ...]:
+    """Words before a command that run it as this user, with his home."""
+    packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
+    become = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
+    return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.pw_dir}")
+
+
 class Running:
     """The processes of one site; as a context they run, and all of them end with it.
 
@@ -64,6 +74,8 @@ class Running:
         ``plain`` needs no warm solver.
     cache : Path or str
         Where the solver finds compiled kernels; an empty folder keeps it compiling for a minute.
+    account : struct_passwd, optional
+        Whose processes all of them are; absent: this process's own user's.
     """
 
     python = sys.executable
@@ -80,8 +92,9 @@ class Running:
         rounds: str = "",
         start: str = "",
         cache: Path | str = CACHE,
+        account: struct_passwd | None = None,
     ) -> None:
-        self.root = root
+        self.root, self._account = root, account
         self.cache = Path(cache)
         self.cache.mkdir(parents=True, exist_ok=True)
         self.names = list(clusters or {"alpha": 4, "beta": 4})
@@ -107,6 +120,11 @@ class Running:
         self.endpoint = f"ipc://{root}/run/coalloc.sock"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._asker: RequestConnection | None = None
+        if account is not None:
+            # Another user need not reach the interpreter that runs the tests.
+            self.python = PYTHON
+            for path in (root, *root.rglob("*")):
+                os.chown(path, account.pw_uid, account.pw_gid)
 
     def __enter__(self) -> Self:
         self.start()
@@ -142,7 +160,7 @@ class Running:
 
     def before(self, name: str) -> Sequence[str]:
         """What runs a process, if it is not run as it is."""
-        return ()
+        return as_account(self._account) if self._account else ()
 
     def _start(self, name: str, module: str, arguments: Sequence[str]) -> None:
         log = self.log if name == "coallocd" else self.root / f"{name}.log"

@@ -13,7 +13,7 @@ from coalloc.adapters.gridengine.settings import GridEngineSettings, read_settin
 from coalloc.model.sites.parts import PartSpec
 from tests.support.launch_bed import LaunchTestbed as LaunchBed
 from tests.testbeds.gridengine import BIN, Cell, bed
-from tests.testbeds.slurm_launches import PYTHON
+from tests.testbeds.ssh import PYTHON
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from coalloc.model.sites.parts import PartSpec
 from tests.support.launch_bed import LaunchTestbed
 from tests.testbeds.accounts import accounts
 from tests.testbeds.oar import OarTestbed, bed
-from tests.testbeds.slurm_launches import PYTHON
+from tests.testbeds.ssh import PYTHON
 
 
 @functools.cache

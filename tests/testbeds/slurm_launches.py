@@ -5,9 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import shutil
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,9 +20,8 @@ from coalloc.model.sites.parts import PartReport, PartSpec, QueueTerms
 from coalloc.model.values import replace
 from tests.support.launch_bed import LaunchTestbed as LaunchBed
 from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
+from tests.testbeds.ssh import PYTHON
 
-PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
-"""One that every user may run."""
 READ_EVERY_S = 0.5
 
 

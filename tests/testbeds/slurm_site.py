@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from pwd import struct_passwd
 from typing import Any
 
 from tests.support.live_site import Running
 from tests.testbeds.slurm import SlurmTestbed
-from tests.testbeds.slurm_launches import PYTHON, settings_of
-
-SOURCES = Path(__file__).resolve().parents[2] / "src"
+from tests.testbeds.slurm_launches import settings_of
 
 SECTION = """\
 [[clusters]]
@@ -23,13 +18,6 @@ adapter = "slurm"
 link_gbps = 1.0
 settings = {{ {settings} }}
 """
-
-
-def as_account(account: struct_passwd) -> tuple[str, ...]:
-    """Words before a command that run it as this user, with his home."""
-    packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
-    become = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
-    return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.pw_dir}")
 
 
 class SlurmSite(Running):
@@ -45,8 +33,6 @@ class SlurmSite(Running):
         Of clusters; 1 is that of the others.
     interval_s : float
         Between two readings, seconds.
-    account : struct_passwd, optional
-        Whose processes all of them are; absent: this process's own user's.
     """
 
     def __init__(
@@ -58,27 +44,16 @@ class SlurmSite(Running):
         each: Mapping[str, Mapping[str, Any]] | None = None,
         powers: Mapping[str, float] | None = None,
         interval_s: float = 0.5,
-        account: struct_passwd | None = None,
         **options: Any,
     ) -> None:
         self.bed = bed
         self.policy = str(options.get("policy", "plain"))
-        self._account = account
         self._given, self._powers = dict(given or {}), dict(powers or {})
         self._each = dict(each or {})
         sizes = {cluster.name: cluster.shape.nodes for cluster in bed}
         super().__init__(root, clusters=sizes, **options)
         text = self.config.read_text()
         self.config.write_text(text.replace("interval_s = 0.5", f"interval_s = {interval_s}"))
-        if account is not None:
-            # Another user need not reach the interpreter that runs the tests.
-            self.python = PYTHON
-            for path in (root, *root.rglob("*")):
-                os.chown(path, account.pw_uid, account.pw_gid)
-
-    def before(self, name: str) -> Sequence[str]:
-        """Become the account, where there is one."""
-        return as_account(self._account) if self._account else ()
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A Slurm cluster in the configuration."""
