@@ -65,7 +65,7 @@ class Link(Channel):
         self._child: asyncio.subprocess.Process | None = None
         self._next, self._used = 0, time.monotonic()
         self._shut = (0.0, "")
-        self._connecting = asyncio.Lock()
+        self._connecting, self._listening = asyncio.Lock(), asyncio.Lock()
         self._relay = kept(*os.path.split(f"{stem}.relay")) or {"port": 0, "folders": []}
         self._relay.setdefault("secret", secrets.token_hex(16))
 
@@ -130,8 +130,9 @@ class Link(Channel):
         if "relay" in words:
             folders, own = words["relay"], self._relay["folders"]
             own += [folder for folder in folders if folder not in own]
-            if not self._relay["port"]:
-                await self._listen()
+            async with self._listening:  # two that ask at once are told the same port
+                if not self._relay["port"]:
+                    await self._listen()
             if not self._relay["port"]:
                 raise SshError("it gives no port on which nodes could call")
             keep(*os.path.split(f"{self._stem}.relay"), self._relay)

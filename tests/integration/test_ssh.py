@@ -228,6 +228,13 @@ def test_a_second_factor_is_asked_for_once_and_by_a_person(login: Made) -> None:
     assert here.node.accepted == 1
 
 
+def test_executors_that_ask_at_once_are_told_the_same_port(login: Made) -> None:
+    here = login()
+    folders = [f"/nowhere/{number}" for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(here.shell.relay, folders))) == 1
+
+
 @pytest.mark.slow
 def test_the_relay_reaches_runners_of_parts_and_nothing_else(login: Made, root: Path) -> None:
     here = login()
