@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,17 +19,17 @@ from tests.testbeds.oar_launches import another_user, settings_of
 class OarSite(Running):
     """One OAR cluster `o` of four slots, and a local one `alpha` of two."""
 
-    def __init__(self, root: Path, oar: OarTestbed) -> None:
-        self.oar = oar
+    def __init__(self, root: Path, oar: OarTestbed, given: Any = None, **options: Any) -> None:
+        self.oar, self._given = oar, dict(given or {})
         # OAR takes seconds to start a job, and a busy machine makes it later.
         start = "prepare_timeout_s = 90.0\nlease_s = 180.0"
-        super().__init__(root, clusters={"o": 2, "alpha": 2}, start=start)
+        super().__init__(root, clusters={"o": 2, "alpha": 2}, start=start, **options)
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A cluster in the configuration."""
         if name == "alpha":
             return super().section(name, nodes, slots)
-        pairs = settings_of(self.oar).items()
+        pairs = settings_of(self.oar, **self._given).items()
         given = ", ".join(f"{key} = {json.dumps(value)}" for key, value in pairs)
         return SECTION.format(name=name, adapter="oar", settings=given)
 
