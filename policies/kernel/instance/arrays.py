@@ -229,7 +229,8 @@ def make_scratch(problem: Problem) -> Scratch:
     n, groups = problem.item_group.size, problem.group_size.size
     classes, clusters = problem.class_power.size, problem.link_gbps.size
     position = np.full(n, -1, dtype=np.int64)
-    sizes = {"N": n, "G": groups, "C": classes, "K": clusters, "B": n // BLOCK + 1}
+    blocks = n // BLOCK + 1 + n // BLOCK**2 + 1
+    sizes = {"N": n, "G": groups, "C": classes, "K": clusters, "B": blocks}
     return room_for(Scratch, **sizes, position=position)
 
 
