@@ -208,10 +208,8 @@ def make_outcome(problem: Problem) -> Outcome:
     """Room for the answer of a decoder."""
     n = problem.item_group.size
     classes = problem.class_power.size
-    pool = 1
-    for item in range(n):
-        most = problem.mode_procs[problem.mode_first[item + 1] - 1]
-        pool += min(classes, int(most))
+    most = problem.mode_procs[problem.mode_first[1:] - 1]
+    pool = 1 + int(np.minimum(most, classes).sum())
     blank = np.full(n, np.nan)
     return room_for(Outcome, N=n, pool=pool, start=blank, end=blank.copy(), ready=np.full(n, inf))
 
