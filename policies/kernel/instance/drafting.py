@@ -192,8 +192,8 @@ class Drafter:
         return modes
 
     def _parts_hold(self, item: Item, procs: int, free: list[int]) -> bool:
-        if procs > sum(free):
-            return False
+        if procs > sum(free) or item.proc_gbps <= 0.0:
+            return procs <= sum(free)
         links = [link * self.threshold for link in self.links]
         low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
         return split(procs, free, low) is not None
