@@ -280,7 +280,9 @@ class State:
         return not (cluster.drained or cluster.is_stale(now, self.settings.readings.max_age_s))
 
     def waiting_records(self) -> Iterator[JobRecord]:
-        return (self.jobs[job] for job in sorted(self.waiting, key=arrival))
+        """In the order of their arrival; most have a plain number, which is read in no time."""
+        key = int if all(map(str.isdigit, self.waiting)) else arrival
+        return (self.jobs[job] for job in sorted(self.waiting, key=key))
 
     def placed_records(self) -> Iterator[JobRecord]:
         return (self.jobs[job] for job in self.placed)

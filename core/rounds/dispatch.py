@@ -27,7 +27,7 @@ from math import inf
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.plan_order import Entry, PlanOrder, Precedence, first_of
-from coalloc.core.base.records import JobRecord
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.jobs.occupation import SlotsInUse
 from coalloc.core.jobs.suitable_nodes import laid_out, procs_on
@@ -195,10 +195,12 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     if not (is_of_tasks or starts_jobs(state)):
         schedule.order, schedule.arrived = None, []
         return
+    # As `waits` has it, for many jobs at once.
+    pending = {job for job in state.waiting if state.jobs[job].state is JobState.PENDING}
     order = schedule.order = PlanOrder.of(
         plan,
         current.number,
-        lambda entry: entry[0] not in current.changed and waits(state, entry),
+        lambda e: e[0] not in current.changed and (waits(state, e) if e[1] else e[0] in pending),
     )
     order.is_fresh = True
     if not queue:  # no policy was asked

@@ -35,7 +35,7 @@ from coalloc.core.starts import further_queues
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
-from coalloc.model.formats.plan_json import write_plan
+from coalloc.model.formats.plan_json import plan_to_keep
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
@@ -147,7 +147,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     if told is not event.plan and current.committed:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
-    body = write_plan(told)
+    body = plan_to_keep(told)
     state.schedule.plan = told
     state.out.append(SavePlan(round=current.number, time=now, body=body))
     notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them

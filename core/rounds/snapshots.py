@@ -301,7 +301,7 @@ def waiting_view(
         job = rest_of(record, state, now)
     elif is_composite and isinstance(job, DivisibleJob):
         job = chunks_left(record, state, now)
-    unmet = _unmet(record, state, seen)
+    unmet = _unmet(record, state, seen) if record.needs else []
     if job is None or unmet is None:
         return None
     changes: dict[str, object] = {}
@@ -312,7 +312,9 @@ def waiting_view(
     if job.submitted > now:  # The clock was set back since.
         changes["submitted"] = now
     offer = offers.of(record)
-    earliest = max(record.not_before, record.opens(now), offer.earliest, delayed(state, record))
+    earliest = max(record.not_before, record.opens(now), offer.earliest)
+    if record.needs:
+        earliest = max(earliest, delayed(state, record))
     if earliest != job.earliest:
         changes["earliest"] = earliest
     if passed := state.findings.passed_over.get(record.id, 0):
@@ -324,10 +326,10 @@ def waiting_view(
         changes["one_cluster"] = True
     if offer.mark:
         changes["features"] = (*job.features, offer.mark)
-    refusing = record.barred.keys() | offer.refusing.keys()
+    refusing = record.barred.keys() | offer.refusing.keys() if record.barred else offer.refusing
     if named is not None:
         named = tuple(name for name in named if name in state.clusters and name not in refusing)
-    elif not refusing.isdisjoint(state.clusters):
+    elif refusing and any(name in refusing for name in state.clusters):
         named = tuple(sorted(state.clusters.keys() - refusing))
     if named != job.clusters:
         changes["clusters"] = named

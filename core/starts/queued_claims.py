@@ -79,10 +79,8 @@ SOON_S = 1.0
 
 def clusters_of(by: Commitment, placement: Placement) -> tuple[str, ...]:
     """The clusters of a placement, in its order; empty where one of its nodes is not known."""
-    known = by.view.cluster_of
-    if any(node not in known for node in placement.nodes):
-        return ()
-    return tuple(dict.fromkeys(known[node] for node in placement.nodes))
+    found = dict.fromkeys(map(by.view.cluster_of.get, placement.nodes))
+    return () if None in found else tuple(found)  # type: ignore[arg-type]
 
 
 def may_wait(by: Commitment, record: JobRecord, placement: Placement) -> bool:

@@ -194,6 +194,7 @@ class SolverForkServer:
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
+        gc.disable()  # It ends with its answer: half a million new objects, all in use, in a round.
         if self.memory_mb:
             size = self.memory_mb << 20
             resource.setrlimit(resource.RLIMIT_AS, (size, size))

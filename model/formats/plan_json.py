@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Raw, json, to_builtins
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import of_format, plain
@@ -63,6 +63,12 @@ def write_plan(plan: Plan) -> dict[str, Any]:
     if plan.certificates:
         out["certificates"] = [dict(item) for item in plan.certificates]
     return out
+
+
+def plan_to_keep(plan: Plan) -> dict[str, Any]:
+    """As `write_plan` has it, but with the placements, which are many, as one text."""
+    text = json.encode(plan.placements)
+    return write_plan(replace(plan, placements=())) | {"placements": Raw(text)}
 
 
 def _placements(placements: tuple[Placement, ...]) -> list[dict[str, Any]]:

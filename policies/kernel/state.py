@@ -32,7 +32,8 @@ WINDOWS, STAMP, USES, REMEMBERED = 0, 1, 2, 3
 STEPS, SEEN = 32, 256
 """Steps, and rows, that `look_ahead` goes."""
 BLOCK, SIZES = 32, 16
-"""Live items of a block, and classes of their processes, by powers of 2: `events` skips blocks."""
+"""Live items of a block, blocks of a stretch, and classes of processes, by powers of 2: `events`
+skips blocks and stretches."""
 MEMORY = 2048
 """Starts that `recall` looks through."""
 
@@ -140,8 +141,8 @@ class Scratch(NamedTuple):
     live_ready: Annotated[Floats, "N"]  # s
     live_top: Annotated[Floats, "N"]  # s on the strongest nodes
     live_whole: Annotated[Ints, "N"]  # 1 if it may not be split
-    block_top: Annotated[Floats, "B", SIZES]  # s: the shortest of each size in a block of these
-    block_late: Annotated[Bools, "B"]  # an item of it may start later only
+    block_top: Annotated[Floats, "B", SIZES]  # s: the shortest of each size, blocks, then stretches
+    block_late: Annotated[Bools, "B"]  # an item may start later only, likewise
     until_size: Annotated[Floats, SIZES]  # s: until when so many are free
     stair: Annotated[Ints, STEPS, 2]  # see `look_ahead`
     stair_time: Annotated[Floats, STEPS]  # s

@@ -121,8 +121,9 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
     group_size = (need != 0).sum(axis=1)
     allowed = np.arange(len(class_kind)) < group_size[:, None]
     release = _floats([item.release for item in items])
-    arrival = _floats([item.arrival or (-inf,) * len(clusters) for item in items])
-    arrival = arrival.reshape(len(items), len(clusters))
+    arrival = np.full((len(items), len(clusters)), -inf)
+    for number in (n for n, item in enumerate(items) if item.arrival):
+        arrival[number] = items[number].arrival
     wide = [item for item in items if item.parts]
     item_wide = _ints([bool(item.parts) for item in items])
     shape = (len(wide), len(clusters))
@@ -208,10 +209,8 @@ def make_outcome(problem: Problem) -> Outcome:
     """Room for the answer of a decoder."""
     n = problem.item_group.size
     classes = problem.class_power.size
-    pool = 1
-    for item in range(n):
-        most = problem.mode_procs[problem.mode_first[item + 1] - 1]
-        pool += min(classes, int(most))
+    most = problem.mode_procs[problem.mode_first[1:] - 1]
+    pool = 1 + int(np.minimum(most, classes).sum())
     blank = np.full(n, np.nan)
     return room_for(Outcome, N=n, pool=pool, start=blank, end=blank.copy(), ready=np.full(n, inf))
 
@@ -229,8 +228,8 @@ def make_scratch(problem: Problem) -> Scratch:
     n, groups = problem.item_group.size, problem.group_size.size
     classes, clusters = problem.class_power.size, problem.link_gbps.size
     position = np.full(n, -1, dtype=np.int64)
-    sizes = {"N": n, "G": groups, "C": classes, "K": clusters, "B": n // BLOCK + 1}
-    return room_for(Scratch, **sizes, position=position)
+    sizes = {"N": n, "G": groups, "C": classes, "K": clusters}
+    return room_for(Scratch, **sizes, B=n // BLOCK + n // BLOCK**2 + 2, position=position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,10 +62,13 @@ class Drafter:
         if isinstance(job, DivisibleJob):
             self.reasons[job.id] = (Reason.UNSUPPORTED, "this policy plans no divisible jobs")
             return []
-        items: dict[str | None, Item] = {}
         if not isinstance(job, WorkflowJob):
-            self._draft_on_first(number, job, (None,), [job.clusters], {}, items)
-            return list(items.values())
+            item, why = self._item(number, job, None, job.clusters, ())
+            if why is None:
+                return [item]
+            self.reasons[job.id] = why
+            return []
+        items: dict[str, Item] = {}
         begun = arrivals(job, self.snapshot.clusters)
         found = homes(job, dict(zip(self.by_name, self.links, strict=True)))
         for tasks in [list(job.tasks)] if found == [job.clusters] else streams(job):
@@ -75,14 +78,14 @@ class Drafter:
     def _draft_on_first(
         self,
         number: int,
-        job: Job,
-        tasks: Sequence[Task | None],
+        job: WorkflowJob,
+        tasks: Sequence[Task],
         found: Sequence[Home],
         begun: Mapping[str, tuple[float, ...]],
-        items: dict[str | None, Item],
+        items: dict[str, Item],
     ) -> None:
-        """Make the items of a job, or of one stream of it, on the first home that has room."""
-        failed: dict[str | None, Why] = {}
+        """Make the items of a workflow, or of one stream of it, on the first home with room."""
+        failed: dict[str, Why] = {}
         for names in found:
             made, failed = self._draft_on(number, job, tasks, names, begun)
             if not failed:
@@ -92,35 +95,36 @@ class Drafter:
             made, failed = self._draft_on(number, job, tasks, job.clusters, begun)
             failed = failed or dict.fromkeys(list(made)[:1], (Reason.INSUFFICIENT, APART))
         for task, reason in failed.items():
-            if task is None:
-                self.reasons[job.id] = reason
-            else:
-                self.task_reasons[job.id, task] = reason
-                what = f"task {task} of this workflow cannot run: {reason[1]}"
-                self.reasons.setdefault(job.id, (Reason.DEPENDENCY, what))
+            self.task_reasons[job.id, task] = reason
+            what = f"task {task} of this workflow cannot run: {reason[1]}"
+            self.reasons.setdefault(job.id, (Reason.DEPENDENCY, what))
 
     def _draft_on(
         self,
         number: int,
-        job: Job,
-        tasks: Sequence[Task | None],
+        job: WorkflowJob,
+        tasks: Sequence[Task],
         names: Home,
         begun: Mapping[str, tuple[float, ...]],
-    ) -> tuple[dict[str | None, Item], dict[str | None, Why]]:
-        made: dict[str | None, Item] = {}
-        failed: dict[str | None, Why] = {}
+    ) -> tuple[dict[str, Item], dict[str, Why]]:
+        made: dict[str, Item] = {}
+        failed: dict[str, Why] = {}
         for task in tasks:
-            name = None if task is None else task.id
-            item = Item(job=job, number=number, task=task, release=job.earliest)
-            item.group = self._needs(job, names, item.shape)
-            item.release = max(item.release, self.snapshot.time)
-            item.arrival = () if name is None else begun.get(name, ())
-            reason = self._await_data(item, names) or self._set_modes(item)
-            if reason is None:
-                made[name] = item
+            item, why = self._item(number, job, task, names, begun.get(task.id, ()))
+            if why is None:
+                made[task.id] = item
             else:
-                failed[name] = reason
+                failed[task.id] = why
         return made, failed
+
+    def _item(
+        self, number: int, job: Job, task: Task | None, names: Home, arrival: tuple[float, ...]
+    ) -> tuple[Item, Why | None]:
+        """An item on these clusters, and why it cannot run there, if so."""
+        item = Item(job=job, number=number, task=task, arrival=arrival)
+        item.group = self._needs(job, names, item.shape)
+        item.release = max(job.earliest, self.snapshot.time)
+        return item, self._await_data(item, names) or self._set_modes(item)
 
     def _await_data(self, item: Item, names: Home) -> Why | None:
         """Raise the release to the first arrival on these clusters; the reason if there is none."""
@@ -188,8 +192,8 @@ class Drafter:
         return modes
 
     def _parts_hold(self, item: Item, procs: int, free: list[int]) -> bool:
-        if procs > sum(free):
-            return False
+        if procs > sum(free) or item.proc_gbps <= 0.0:
+            return procs <= sum(free)
         links = [link * self.threshold for link in self.links]
         low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
         return split(procs, free, low) is not None

@@ -228,15 +228,15 @@ class _Reader:
         busy = {
             job.id: job.busy_until(snapshot.time, snapshot.overrun_s) for job in snapshot.running
         }
-        exits = {
-            job.id: last_exit(job) if isinstance(job, WorkflowJob) else -inf
-            for job in snapshot.queue
-        }
+        flows = (job for job in snapshot.queue if isinstance(job, WorkflowJob))
+        exits = {job.id: last_exit(job) for job in flows}
         for job in snapshot.queue:
             if job.id not in span:
                 continue
-            mine = span[job.id]
-            waits = job.earliest > snapshot.time or any(
+            mine, is_late = span[job.id], job.earliest > snapshot.time
+            if not (is_late or job.after or isinstance(job, WorkflowJob)):
+                continue  # so are most
+            waits = is_late or any(
                 other in span or busy.get(other, -inf) > snapshot.time for other in job.after
             )
             for item in items[mine.start : mine.stop]:
@@ -253,7 +253,7 @@ class _Reader:
                 for first in (i for i in mine if i not in inner):
                     if other in span:
                         items[first].parents += [(p, -1.0) for p in _exits(items, span[other])]
-                        items[first].release = max(items[first].release, exits[other])
+                        items[first].release = max(items[first].release, exits.get(other, -inf))
                     elif other in busy:
                         items[first].release = max(items[first].release, busy[other])
 

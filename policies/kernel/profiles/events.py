@@ -1,8 +1,8 @@
 """The event decoder: at each event what fits starts, in order; with EASY's head beside it.
 
 The scan stays whole: what it keeps from one item to the next are six numbers. Once there is a head,
-it skips blocks of items none of which is short and small enough; what has started leaves a gap
-until half of them have.
+it skips blocks of items, and stretches of blocks, none of which is short and small enough; what has
+started leaves a gap until half of them have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from coalloc.policies.kernel.loads import data_ready, least_time
 from coalloc.policies.kernel.profiles.lookahead import (
     lasts,
     look_ahead,
-    may_hold,
+    next_block,
+    note_block,
     promising,
     survey,
 )
@@ -25,7 +26,6 @@ from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCK,
     BLOCKS,
-    SIZES,
     STAMP,
     Outcome,
     Problem,
@@ -73,16 +73,9 @@ def line_up(state: ProfileState, order: Any) -> int:
         scratch.live_whole[count] = 0 if problem.item_splits[item] else 1
         scratch.live_ready[count] = out.ready[item]
         scratch.live_top[count] = least_time(problem, item, last, power)
-        block, size = count // BLOCK, 0
-        if count % BLOCK == 0:
-            scratch.block_late[block] = True
-            for x in range(SIZES):
-                scratch.block_top[block, x] = inf
-        while size < SIZES - 1 and scratch.live_procs[count] >= 2 << size:
-            size += 1
-        shortest = min(scratch.block_top[block, size], scratch.live_top[count])
-        scratch.block_top[block, size] = shortest
         count += 1
+    for block in range((count + BLOCK - 1) // BLOCK):
+        note_block(scratch, block, count, True, True)
     return count
 
 
@@ -171,22 +164,25 @@ def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, q
     top, whole = scratch.live_top, scratch.live_whole
     stair, times = scratch.stair, scratch.stair_time
     count = line_up(state, order)
-    left = count
+    left, front = count, 0
     head = -1
     while left > 0:
         if head < 0:
             head = take_first(state, queue, t)
         if 2 * left < count:
             count = line_up(state, order)
-            left = count
+            left, front = count, 0
+        while live[front] < 0:
+            front += 1
         scratch.counters[STAMP] += 1
         row, steps, spare = look_ahead(state, t)
         wake = inf
-        for block in range((count + BLOCK - 1) // BLOCK):
-            all_heads = easy and (head < 0 or every)
-            if not all_heads and queue.size == 0 and not may_hold(scratch, block, t):
-                continue
-            late = False
+        block, blocks = front // BLOCK - 1, (count + BLOCK - 1) // BLOCK
+        while block + 1 < blocks:
+            block += 1
+            if queue.size == 0 and not (easy and (head < 0 or every)):
+                block = next_block(scratch, block, blocks, t)
+            late, before = False, left
             for pos in range(block * BLOCK, min(block * BLOCK + BLOCK, count)):
                 if live[pos] < 0:
                     continue
@@ -215,7 +211,8 @@ def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, q
                         row, steps, spare = look_ahead(state, t)
                         continue
                 late = late or ready[pos] > t
-            scratch.block_late[block] = late
+            if block < blocks:
+                note_block(scratch, block, count, late, left < before)
         t = min(wake, following(profile, t))
         if t == inf:
             break

@@ -9,6 +9,7 @@ from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import closes, least_time
 from coalloc.policies.kernel.profiles.profile import locate
 from coalloc.policies.kernel.state import (
+    BLOCK,
     BLOCKS,
     FULL,
     ROUNDING,
@@ -150,15 +151,57 @@ def measure_sizes(scratch: Scratch, steps: int) -> None:
 
 
 @helper()
+def note_block(scratch: Scratch, block: int, count: int, late: bool, changed: bool) -> None:
+    """Keep of a block and its stretch whether an item may start later only (`late`).
+
+    And, if it has `changed`, the shortest run of each size among their live items.
+    """
+    top, stretch = scratch.block_top, scratch.live.size // BLOCK + 1 + block // BLOCK
+    scratch.block_late[block] = late
+    scratch.block_late[stretch] |= late
+    if not changed:
+        return
+    top[block], top[stretch] = inf, inf
+    for pos in range(block * BLOCK, min(block * BLOCK + BLOCK, count)):
+        size = 0
+        while size < SIZES - 1 and scratch.live_procs[pos] >= 2 << size:
+            size += 1
+        if scratch.live[pos] >= 0:
+            top[block, size] = min(top[block, size], scratch.live_top[pos])
+    first = block - block % BLOCK
+    for other in range(first, min(first + BLOCK, (count + BLOCK - 1) // BLOCK)):
+        for size in range(SIZES):
+            top[stretch, size] = min(top[stretch, size], top[other, size])
+
+
+@helper()
 def may_hold(scratch: Scratch, block: int, t: float) -> bool:
     """Whether any live item of a block may go on from t, or is to be looked at in any case."""
     if scratch.block_late[block]:
         return True
     for size in range(SIZES):
+        if scratch.until_size[size] < t:
+            return False
         top = scratch.block_top[block, size]
         if top < inf and t + top <= scratch.until_size[size] + TOL:
             return True
     return False
+
+
+@helper()
+def next_block(scratch: Scratch, block: int, blocks: int, t: float) -> int:
+    """The first block from this one on with an item that may go on from t; `blocks` if none."""
+    while block < blocks:
+        stretch = scratch.live.size // BLOCK + 1 + block // BLOCK
+        if block % BLOCK == 0:
+            if not may_hold(scratch, stretch, t):
+                block += BLOCK
+                continue
+            scratch.block_late[stretch] = False  # until a block of it is found to be
+        if may_hold(scratch, block, t):
+            return block
+        block += 1
+    return blocks
 
 
 @helper()

@@ -182,7 +182,7 @@ def book(state: ProfileState, item: int, sign: int) -> None:
     group = problem.item_group[item]
     inside = scratch.take
     units = scratch.left
-    procs, used = 0, 0
+    procs, used, loads = 0, 0, False
     for k in range(clusters):
         inside[k] = 0
     for u in range(first, last):
@@ -197,6 +197,7 @@ def book(state: ProfileState, item: int, sign: int) -> None:
             units[k] = sign * load_units(gbps, procs, inside[k], problem.link_gbps[k])
         if problem.item_wide[item] >= 0:
             units[k] = sign * problem.wide_units[problem.item_wide[item], k]
+        loads |= units[k] != 0
     cut(profile, start)
     cut(profile, end)
     place, i = locate(profile, start)
@@ -205,7 +206,7 @@ def book(state: ProfileState, item: int, sign: int) -> None:
         profile.dip[block, i] = 1
     while profile.time[block, i] < end:
         row = profile.row[block, i]
-        gone = 0
+        gone, peak, fell = 0, profile.peak[block, i], False
         for u in range(first, last):
             c = out.use_class[u]
             k = classes + problem.class_cluster[c]
@@ -215,12 +216,16 @@ def book(state: ProfileState, item: int, sign: int) -> None:
             grain = problem.class_grain[c]
             if grain > 1:
                 slots = before // grain - profile.free[row, c] // grain
+            fell |= slots > 0 and profile.free[row, k] == peak
             profile.free[row, k] -= slots
+            peak = max(peak, profile.free[row, k])
             gone += slots
         profile.total[block, i] -= gone
-        peak = 0
-        for k in range(clusters):
-            peak = max(peak, profile.free[row, classes + k])
+        if fell:
+            peak = 0
+            for k in range(clusters):
+                peak = max(peak, profile.free[row, classes + k])
+        for k in range(clusters if loads else 0):
             profile.load[row, k] += units[k]
         profile.peak[block, i] = peak
         i += 1

@@ -136,6 +136,27 @@ def test_decoding_again_gives_the_same() -> None:
         assert np.array_equal(one.outcome.start, two.outcome.start)
 
 
+def test_easy_skips_only_blocks_of_which_nothing_fits() -> None:
+    """Where the queue has an order of its own, as here the same one, no block is skipped."""
+    rng = np.random.default_rng(7)
+    queue = [
+        rigid(
+            n,
+            int(rng.integers(1, 12)),
+            float(rng.integers(1, 400)),
+            earliest=float(rng.choice([0.0, 3000.0])),
+            proc_gbps=float(rng.choice([0.0, 0.1])),
+        )
+        for n in range(2_500)
+    ]
+    snapshot = case([cluster("a", 8, 1.0), cluster("b", 8, 1.0, power=0.7)], queue)
+    planner = Planner(snapshot, {})
+    order = range(len(queue))
+    skipping, whole = (planner.decode(order, "easy", by).outcome for by in (None, order))
+    assert skipping.start.tolist() == whole.start.tolist()
+    assert skipping.end.tolist() == whole.end.tolist()
+
+
 def test_floored_power_never_rises() -> None:
     assert floored_power(0.73, 0.0) == 0.73
     assert floored_power(0.73, 0.05) == 0.7
