@@ -58,9 +58,9 @@ class Filling:
 
     def __init__(self, turn: Turn, freed: Collection[str]) -> None:
         state, schedule = turn.state, turn.state.schedule
-        self.turn, self._arrived = turn, schedule.arrived
+        self.turn, self.arrived = turn, schedule.arrived
         schedule.arrived = []
-        for job in self._arrived:
+        for job in self.arrived:
             if job in schedule.newcomers and schedule.newcomers[job] is None:
                 place = 0.0, 0.0, arrival(job)
                 if schedule.turn_of is not None:
@@ -109,14 +109,10 @@ class Filling:
                 return
             self._try(job)
 
-    def put_off(self) -> None:
-        """Have what has just arrived looked at again."""
-        self.turn.state.schedule.arrived = self._arrived
-
     def is_room_left(self) -> bool:
         """Whether something that has just arrived waits though nodes have free slots."""
         newcomers = self.turn.state.schedule.newcomers
-        return any(job in newcomers for job in self._arrived) and self._look()
+        return any(job in newcomers for job in self.arrived) and self._look()
 
     def _newcomers(self) -> list[tuple[Precedence, str]]:
         state = self.turn.state
@@ -233,7 +229,7 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     )
     if is_on(state):
         order.precedence = {j.id: (-j.priority, -j.weight, arrival(j.id)) for j in queue}
-        order.take_turns(partial(_sharer, state))
+        order.take_turns(lambda job: _sharer(state, state.jobs[job]))
     else:
         schedule.turn_of = None
     for kept in current.snapshot.reservations:
@@ -246,10 +242,8 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     schedule.freed.update(node for node in order.nodes() if node in schedule.roomy)
 
 
-def _sharer(state: State, job: str) -> tuple[ProjectUser, float]:
-    """Whose turns a job takes; what operators move takes its own."""
-    record = state.jobs[job]
-    return owner_of(state, record), record.priority
+def _sharer(state: State, record: JobRecord) -> tuple[ProjectUser, float]:
+    return owner_of(state, record), record.priority  # What operators move takes its own turns.
 
 
 def carry_on(state: State, now: float) -> bool:
@@ -289,8 +283,7 @@ def carry_on(state: State, now: float) -> bool:
     is_fresh, order.is_fresh = order.is_fresh, False
     _start_all(turn, todo)
     if filling is not None and is_soon:
-        filling.put_off()
-        filling = None
+        schedule.arrived, filling = filling.arrived, None
     if filling is not None and not order.is_strict:
         filling.fill()
     asks = _asks(turn, fronts, filling, has_ended=has_ended)
