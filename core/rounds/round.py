@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
@@ -36,7 +36,7 @@ from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
 from coalloc.model.formats.plan_json import write_plan
-from coalloc.model.history import NO_HISTORY
+from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 
@@ -88,28 +88,32 @@ def begin_if_due(state: State, now: float, *, has_committed: bool = False) -> No
     if state.rounds.costs_wanted and state.waiting:
         lifted = snapshots.without_each_rule(state, now)
         state.rounds.costs_wanted = not lifted
-    state.out.append(_solve(state, snapshot, chain[0], lifted))
+    state.out.append(_solve(state, state.round, lifted))
 
 
 def _solve(
-    state: State, snapshot: Snapshot, policy: str, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
+    state: State, current: RoundState, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
 ) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
-    history = NO_HISTORY
-    if state.learning.ratios:
-        views = (snapshot, *lifted.values())
-        names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
-        records = [state.jobs[name] for name in names if name in state.jobs]
-        keys = {r.id: UserProgram.of(r).history_keys for r in records}
-        history = history_for(state.learning.ratios, keys)
+    if current.history is None:
+        current.history = _history(state, (current.snapshot, *lifted.values()))
     return Solve(
-        round=state.last.round,
-        snapshot=snapshot,
-        policy=policy,
-        history=history,
-        notes=state.learning.notes.get(policy, {}),
+        round=current.number,
+        snapshot=current.snapshot,
+        policy=current.policy,
+        history=current.history,
+        notes=state.learning.notes.get(current.policy, {}),
         lifted=lifted,
     )
+
+
+def _history(state: State, views: Iterable[Snapshot]) -> History:
+    if not state.learning.ratios:
+        return NO_HISTORY
+    names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
+    records = [state.jobs[name] for name in names if name in state.jobs]
+    keys = {r.id: UserProgram.of(r).history_keys for r in records}
+    return history_for(state.learning.ratios, keys)
 
 
 def incumbent(state: State, event: IncumbentFound, now: float) -> None:
@@ -188,7 +192,7 @@ def _attempt(state: State, current: RoundState, now: float) -> bool:
         return False
     without = {*search.left_out(), *state.findings.aside, *state.findings.limited}
     current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
-    state.out.append(_solve(state, current.snapshot, current.policy))
+    state.out.append(_solve(state, current))
     return True
 
 
@@ -215,7 +219,7 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
         if current.committed or searched:
             without = {*state.findings.aside, *state.findings.limited}
             current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
-        state.out.append(_solve(state, current.snapshot, following))
+        state.out.append(_solve(state, current))
         return
     state.log("round_failed", level="error", round=current.number, queued=current.queued)
     state.round = None
