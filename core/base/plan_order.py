@@ -30,9 +30,6 @@ NEVER = frozenset({Reason.INFEASIBLE, Reason.UNSUPPORTED, Reason.HELD})
 """Reasons of jobs that no start between rounds is for."""
 Precedence = tuple[float, float, tuple[int, int]]
 """Rising: less the precedence of a job, less its weight, and its arrival (`Turns`)."""
-Head = tuple[Precedence, str, Iterator[str]]
-"""The place of an owner's first job, the job, and those of it that come behind."""
-
 T = TypeVar("T")
 Entry = tuple[str, str]
 """Job and task; an empty task is the job as a whole."""
@@ -56,8 +53,8 @@ class PlanOrder:
     """Jobs by their planned starts, then those that the plan leaves out."""
     precedence: dict[str, Precedence] = field(default_factory=dict)
     """By job; empty where all are alike but for their arrival."""
-    _turns: list[Head] = field(default_factory=list)
-    """A heap: the heads of all owners (`take_turns`)."""
+    turns: list[list[str]] = field(default_factory=list)
+    """The same jobs by their owners, whose turn was first when the plan came first."""
     kept: dict[str, list[Reservation]] = field(default_factory=dict)
     """By node: the reservations that the plan knew of."""
     _on: defaultdict[str, list[Placement]] = field(default_factory=lambda: defaultdict(list))
@@ -97,22 +94,7 @@ class PlanOrder:
         for line in lines.values():
             places = sorted(self.precedence[job] for job in line)
             self.precedence.update(zip(line, places, strict=True))
-            rest = iter(line)
-            self._turns.append((places[0], next(rest), rest))
-        heapq.heapify(self._turns)
-
-    def first_turns(self, count: int, waits: Callable[[str], bool]) -> list[tuple[Precedence, str]]:
-        """The first waiting jobs of so many owners, in the order of their turns."""
-        found: list[Head] = []
-        while self._turns and len(found) < count:
-            place, job, rest = heapq.heappop(self._turns)
-            if waits(job):
-                found.append((place, job, rest))
-            elif (following := next(rest, None)) is not None:
-                heapq.heappush(self._turns, (self.precedence[following], following, rest))
-        for head in found:
-            heapq.heappush(self._turns, head)
-        return [(place, job) for place, job, _ in found]
+        self.turns = sorted(lines.values(), key=lambda line: self.precedence[line[0]])
 
     def _lanes(self, node: str) -> list[deque[Entry]]:
         if node in self._queues:

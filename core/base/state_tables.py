@@ -346,8 +346,7 @@ class FollowedPlan:
     roomy: dict[str, None] = field(default_factory=dict)
     """Nodes that had free slots when they were looked at last."""
     newcomers: dict[str, Precedence | None] = field(default_factory=dict)
-    """Pending jobs that the plan does not know, or knows as they were before, with their place once
-    it is known."""
+    """Pending jobs that the plan does not know, or knows as they were; their places in `ranked`."""
     arrived: list[str] = field(default_factory=list)
     """Those of them that have not been looked at."""
     ranked: list[tuple[Precedence, str]] = field(default_factory=list)

@@ -82,17 +82,19 @@ class Filling:
         """The places of what the plan has next on these nodes: of each owner the latest."""
         order, latest = self.turn.order, dict[ProjectUser, Precedence]()
         for entry in chain.from_iterable(map(order.fronts, self._nodes)):
-            place = order.precedence.get(entry[0])
-            if place is not None and waits(self.turn.state, entry):
+            if (place := order.precedence.get(entry[0])) and waits(self.turn.state, entry):
                 owner = self._owner(entry[0])
                 latest[owner] = max(place, latest.get(owner, place))
         return latest
 
     def _due(self, latest: Mapping[ProjectUser, Precedence]) -> Iterator[tuple[Precedence, str]]:
         """The first planned job of each owner, and newcomers, that go before others' `latest`."""
-        state = self.turn.state
-        heads = self.turn.order.first_turns(MOST, lambda job: waits(state, (job, "")))
-        for place, job in sorted((*heads, *self._newcomers())):
+        state, order = self.turn.state, self.turn.order
+        heads = (
+            first_of(line, 1, lambda job: waits(state, (job, ""))) for line in order.turns[:MOST]
+        )
+        planned = [(order.precedence[job], job) for job in chain.from_iterable(heads)]
+        for place, job in sorted((*planned, *self._newcomers())):
             own = self._owner(job)
             if any(place < other for owner, other in latest.items() if owner != own):
                 yield place, job
@@ -229,7 +231,8 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     )
     if is_on(state):
         order.precedence = {j.id: (-j.priority, -j.weight, arrival(j.id)) for j in queue}
-        order.take_turns(lambda job: _sharer(state, state.jobs[job]))
+        # What operators move takes turns of its own.
+        order.take_turns(lambda job: (owner_of(state, state.jobs[job]), state.jobs[job].priority))
     else:
         schedule.turn_of = None
     for kept in current.snapshot.reservations:
@@ -240,10 +243,6 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     schedule.ranked, schedule.arrived = [], list(schedule.newcomers)
     schedule.roomy = {node: None for node, slots in view.free.items() if slots > 0}
     schedule.freed.update(node for node in order.nodes() if node in schedule.roomy)
-
-
-def _sharer(state: State, record: JobRecord) -> tuple[ProjectUser, float]:
-    return owner_of(state, record), record.priority  # What operators move takes its own turns.
 
 
 def carry_on(state: State, now: float) -> bool:

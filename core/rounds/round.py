@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
@@ -36,7 +36,7 @@ from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
 from coalloc.model.formats.plan_json import write_plan
-from coalloc.model.history import NO_HISTORY, History
+from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 
@@ -95,8 +95,12 @@ def _solve(
     state: State, current: RoundState, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
 ) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
-    if current.history is None:
-        current.history = _history(state, (current.snapshot, *lifted.values()))
+    if state.learning.ratios and current.history is NO_HISTORY:
+        views = (current.snapshot, *lifted.values())
+        names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
+        records = [state.jobs[name] for name in names if name in state.jobs]
+        keys = {r.id: UserProgram.of(r).history_keys for r in records}
+        current.history = history_for(state.learning.ratios, keys)
     return Solve(
         round=current.number,
         snapshot=current.snapshot,
@@ -105,15 +109,6 @@ def _solve(
         notes=state.learning.notes.get(current.policy, {}),
         lifted=lifted,
     )
-
-
-def _history(state: State, views: Iterable[Snapshot]) -> History:
-    if not state.learning.ratios:
-        return NO_HISTORY
-    names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
-    records = [state.jobs[name] for name in names if name in state.jobs]
-    keys = {r.id: UserProgram.of(r).history_keys for r in records}
-    return history_for(state.learning.ratios, keys)
 
 
 def incumbent(state: State, event: IncumbentFound, now: float) -> None:

@@ -42,7 +42,7 @@ LAST = "plain"
 """The last resort, which needs nothing compiled."""
 IN_THREAD = 500
 """Jobs that `plain` plans here at once, sooner than a solver would have read them."""
-PATIENCE = 10.0
+PATIENCE = 60.0
 """The last resort has so many times the time limit, since nothing comes after it."""
 
 

@@ -58,7 +58,7 @@ def test_the_last_resort_is_asked_of_a_solver_that_is_warm_and_plans_in_any_case
 ) -> None:
     pool = Pool(status, is_warm)
     assert placed(pool, jobs) == jobs
-    assert pool.limits == [100.0] * asked, "ten times the limit of others"
+    assert pool.limits == [600.0] * asked, "sixty times the limit of others"
 
 
 def test_a_plan_that_fails_the_check_is_not_made_again_without_it() -> None:
