@@ -1,4 +1,4 @@
-"""Rounds' solves: in the solver's processes; while none is warm, by `plain` in a thread of this one.
+"""Rounds' solves: in the solver's processes; by `plain` in a thread of this one while none is warm.
 
 Every plan that comes back has passed the independent checker, which runs where the plan was
 made: nothing of ours blocks while it works.
