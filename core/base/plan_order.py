@@ -30,7 +30,6 @@ NEVER = frozenset({Reason.INFEASIBLE, Reason.UNSUPPORTED, Reason.HELD})
 """Reasons of jobs that no start between rounds is for."""
 Precedence = tuple[float, float, tuple[int, int]]
 """Rising: less the precedence of a job, less its weight, and its arrival (`Turns`)."""
-
 T = TypeVar("T")
 Entry = tuple[str, str]
 """Job and task; an empty task is the job as a whole."""
@@ -52,8 +51,10 @@ class PlanOrder:
     """By Entry: what has not been started."""
     line: list[str] = field(default_factory=list)
     """Jobs by their planned starts, then those that the plan leaves out."""
-    precedence: Mapping[str, Precedence] = field(default_factory=dict)
+    precedence: dict[str, Precedence] = field(default_factory=dict)
     """By job; empty where all are alike but for their arrival."""
+    turns: list[list[str]] = field(default_factory=list)
+    """The same jobs by their owners, whose turn was first when the plan came first."""
     kept: dict[str, list[Reservation]] = field(default_factory=dict)
     """By node: the reservations that the plan knew of."""
     _on: defaultdict[str, list[Placement]] = field(default_factory=lambda: defaultdict(list))
@@ -83,6 +84,17 @@ class PlanOrder:
         left = (d.job for d in plan.deferred if d.task is None and d.reason not in NEVER)
         plan_order.line = list(line | dict.fromkeys(job for job in left if waits((job, ""))))
         return plan_order
+
+    def take_turns(self, owner_of: Callable[[str], object]) -> None:
+        """Have each owner's jobs take its turns in the plan's order."""
+        lines: defaultdict[object, list[str]] = defaultdict(list)
+        for job in self.line:
+            if job in self.precedence:
+                lines[owner_of(job)].append(job)
+        for line in lines.values():
+            places = sorted(self.precedence[job] for job in line)
+            self.precedence.update(zip(line, places, strict=True))
+        self.turns = sorted(lines.values(), key=lambda line: self.precedence[line[0]])
 
     def _lanes(self, node: str) -> list[deque[Entry]]:
         if node in self._queues:

@@ -19,6 +19,7 @@ from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, P
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.model.event_kinds import EventKind
+from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.settings import Config
 from coalloc.model.snapshot import Snapshot
@@ -41,6 +42,8 @@ class RoundState:
     stale: int
     chain: list[str]
     snapshot: Snapshot
+    history: History = NO_HISTORY
+    """Of the jobs in its first one."""
     committed: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     """Jobs that were changed since its snapshot."""

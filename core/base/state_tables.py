@@ -345,8 +345,8 @@ class FollowedPlan:
     """Starts along it, since a round ended."""
     roomy: dict[str, None] = field(default_factory=dict)
     """Nodes that had free slots when they were looked at last."""
-    newcomers: dict[str, None] = field(default_factory=dict)
-    """Pending jobs that the plan does not know, or knows as they were before."""
+    newcomers: dict[str, Precedence | None] = field(default_factory=dict)
+    """Pending jobs that the plan does not know, or knows as they were; their places in `ranked`."""
     arrived: list[str] = field(default_factory=list)
     """Those of them that have not been looked at."""
     ranked: list[tuple[Precedence, str]] = field(default_factory=list)

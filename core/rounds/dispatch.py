@@ -7,32 +7,35 @@ answers asks for a round.
 Room that what the plan has next there may not have now goes to others. Looked at are the first
 `MOST` jobs of the plan's order and of those that came since, and as many nodes. A rigid job starts
 on free nodes of one cluster where it ends before every planned start that needs its slots, and no
-later than the plan has it. One that came since, and goes before what is planned on those nodes
-(`core.sharing.priority`), need not end before that.
+later than the plan has it. It need not end before what is planned there of others if its owner's
+turn comes first (`core.sharing.priority`), wherever the plan has it: the first waiting job of each
+owner, and those that came since, are looked at before anything else. So a round weighs shares
+against lengths, and a slot that becomes free goes by shares.
 
 Notes
 -----
 What a turn costs does not depend on how much waits or runs: the lanes of the nodes concerned, and
-`MOST` jobs and nodes. A site that has `commit_first_incumbent` off has only tasks start so.
+`MOST` jobs, owners and nodes. A site that has `commit_first_incumbent` off has only tasks start so.
 """
 
 from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.plan_order import Entry, PlanOrder, Precedence, first_of
+from coalloc.core.base.projects import ProjectUser
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.jobs.occupation import SlotsInUse
 from coalloc.core.jobs.suitable_nodes import laid_out, procs_on
 from coalloc.core.rounds.turn import Turn, starts_jobs, waits
-from coalloc.core.sharing.priority import is_on
+from coalloc.core.sharing.priority import is_on, owner_of
 from coalloc.core.starts.free_places import billed, seconds_on
 from coalloc.core.starts.queued_claims import takers
 from coalloc.core.starts.waits import has_share, is_crowded, is_shared
@@ -55,33 +58,49 @@ class Filling:
 
     def __init__(self, turn: Turn, freed: Collection[str]) -> None:
         state, schedule = turn.state, turn.state.schedule
-        self.turn, self._arrived = turn, schedule.arrived
+        self.turn, self.arrived = turn, schedule.arrived
         schedule.arrived = []
-        for job in self._arrived:
-            if job in schedule.newcomers:
+        for job in self.arrived:
+            if job in schedule.newcomers and schedule.newcomers[job] is None:
                 place = 0.0, 0.0, arrival(job)
                 if schedule.turn_of is not None:
                     place = schedule.turn_of(state.jobs[job])
+                schedule.newcomers[job] = place
                 insort(schedule.ranked, (place, job))
         self._roomy = schedule.roomy
         self._nodes = dict.fromkeys((*islice(freed, MOST), *islice(self._roomy, MOST)))
         self._free: dict[str, list[NodeReading]] = {}
 
     def start_those_ahead(self) -> None:
-        """Start newcomers whose turn it is before that of something planned on these nodes."""
-        order = self.turn.order
-        places = (
-            order.precedence[job]
-            for node in self._nodes
-            for job, _ in order.fronts(node)
-            if job in order.precedence
+        """Start jobs whose owner's turn it is before that of others who have these nodes next."""
+        latest = self._latest()
+        if latest and not self.turn.order.is_strict and self._look():
+            while self._free and any(self._try(job, at) for at, job in self._due(latest)):
+                continue
+
+    def _latest(self) -> dict[ProjectUser, Precedence]:
+        """The places of what the plan has next on these nodes: of each owner the latest."""
+        order, latest = self.turn.order, dict[ProjectUser, Precedence]()
+        for entry in chain.from_iterable(map(order.fronts, self._nodes)):
+            if (place := order.precedence.get(entry[0])) and waits(self.turn.state, entry):
+                owner = self._owner(entry[0])
+                latest[owner] = max(place, latest.get(owner, place))
+        return latest
+
+    def _due(self, latest: Mapping[ProjectUser, Precedence]) -> Iterator[tuple[Precedence, str]]:
+        """The first planned job of each owner, and newcomers, that go before others' `latest`."""
+        state, order = self.turn.state, self.turn.order
+        heads = (
+            first_of(line, 1, lambda job: waits(state, (job, ""))) for line in order.turns[:MOST]
         )
-        latest = None if order.is_strict else max(places, default=None)
-        if latest is not None and self._look():
-            for place, job in self._newcomers():
-                if place >= latest or not self._free:
-                    return
-                self._try(job, place)
+        planned = [(order.precedence[job], job) for job in chain.from_iterable(heads)]
+        for place, job in sorted((*planned, *self._newcomers())):
+            own = self._owner(job)
+            if any(place < other for owner, other in latest.items() if owner != own):
+                yield place, job
+
+    def _owner(self, job: str) -> ProjectUser:
+        return owner_of(self.turn.state, self.turn.state.jobs[job])
 
     def fill(self) -> None:
         """Start what fits beside all that is planned, in the plan's order, then newcomers."""
@@ -95,7 +114,7 @@ class Filling:
     def is_room_left(self) -> bool:
         """Whether something that has just arrived waits though nodes have free slots."""
         newcomers = self.turn.state.schedule.newcomers
-        return any(job in newcomers for job in self._arrived) and self._look()
+        return any(job in newcomers for job in self.arrived) and self._look()
 
     def _newcomers(self) -> list[tuple[Precedence, str]]:
         state = self.turn.state
@@ -119,11 +138,13 @@ class Filling:
             nodes.sort(key=partial(clusters[name].power_of, power_step=step), reverse=True)
         return bool(self._free)
 
-    def _try(self, job: str, before: Precedence | None = None) -> None:
+    def _try(self, job: str, before: Precedence | None = None) -> bool:
         turn, record = self.turn, self.turn.state.jobs[job]
         placement = self._place(record, before)
-        if placement is not None and turn.start((job, ""), placement, is_early=True):
+        is_begun = placement is not None and turn.start((job, ""), placement, is_early=True)
+        if is_begun:
             self._look()
+        return is_begun
 
     def _place(self, record: JobRecord, before: Precedence | None) -> Placement | None:
         """The place where a job ends first on free nodes, beside what is planned there.
@@ -170,6 +191,7 @@ class Filling:
         for entry in filter(lambda entry: waits(state, entry), order.fronts(node)):
             start, place = order.placements[entry].start, order.precedence.get(entry[0])
             is_after = before is not None and place is not None and place > before
+            is_after = is_after and self._owner(entry[0]) != self._owner(job.id)
             if start < end and entry[0] != job.id and not is_after:
                 if state.jobs[entry[0]].job.shape != job.shape or job.shape != ONE_SLOT:
                     return 0  # It may need more of the node than slots.
@@ -211,6 +233,8 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     )
     if is_on(state):
         order.precedence = {j.id: (-j.priority, -j.weight, arrival(j.id)) for j in queue}
+        # What operators move takes turns of its own.
+        order.take_turns(lambda job: (owner_of(state, state.jobs[job]), state.jobs[job].priority))
     else:
         schedule.turn_of = None
     for kept in current.snapshot.reservations:
@@ -246,6 +270,10 @@ def carry_on(state: State, now: float) -> bool:
     if ripe and any(is_crowded(state, name) for name in state.clusters):
         state.rounds.happened("job_finished")  # What has no node yet takes its turn there.
     turn = Turn(state, order, now)
+    filling = Filling(turn, freed) if is_news and starts_jobs(state) else None
+    is_soon = not _is_lone_process(state) and _is_soon(state, now)
+    if filling is not None:
+        filling.start_those_ahead()
     fronts = {node: _fronts(state, order, node) for node in freed}
     todo = {entry for each in fronts.values() for entry in each}
     for entry in ripe:
@@ -254,12 +282,9 @@ def carry_on(state: State, now: float) -> bool:
         elif waits(state, entry):
             state.rounds.happened("job_finished")
     is_fresh, order.is_fresh = order.is_fresh, False
-    may_fill = is_news and starts_jobs(state)
-    may_fill = may_fill and (_is_lone_process(state) or not _is_soon(state, now))
-    filling = Filling(turn, freed) if may_fill else None
-    if filling is not None:
-        filling.start_those_ahead()
     _start_all(turn, todo)
+    if filling is not None and is_soon:
+        schedule.arrived, filling = filling.arrived, None
     if filling is not None and not order.is_strict:
         filling.fill()
     asks = _asks(turn, fronts, filling, has_ended=has_ended)

@@ -88,26 +88,25 @@ def begin_if_due(state: State, now: float, *, has_committed: bool = False) -> No
     if state.rounds.costs_wanted and state.waiting:
         lifted = snapshots.without_each_rule(state, now)
         state.rounds.costs_wanted = not lifted
-    state.out.append(_solve(state, snapshot, chain[0], lifted))
+    state.out.append(_solve(state, state.round, lifted))
 
 
 def _solve(
-    state: State, snapshot: Snapshot, policy: str, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
+    state: State, current: RoundState, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
 ) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
-    history = NO_HISTORY
-    if state.learning.ratios:
-        views = (snapshot, *lifted.values())
+    if state.learning.ratios and current.history is NO_HISTORY:
+        views = (current.snapshot, *lifted.values())
         names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
         records = [state.jobs[name] for name in names if name in state.jobs]
         keys = {r.id: UserProgram.of(r).history_keys for r in records}
-        history = history_for(state.learning.ratios, keys)
+        current.history = history_for(state.learning.ratios, keys)
     return Solve(
-        round=state.last.round,
-        snapshot=snapshot,
-        policy=policy,
-        history=history,
-        notes=state.learning.notes.get(policy, {}),
+        round=current.number,
+        snapshot=current.snapshot,
+        policy=current.policy,
+        history=current.history,
+        notes=state.learning.notes.get(current.policy, {}),
         lifted=lifted,
     )
 
@@ -188,7 +187,7 @@ def _attempt(state: State, current: RoundState, now: float) -> bool:
         return False
     without = {*search.left_out(), *state.findings.aside, *state.findings.limited}
     current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
-    state.out.append(_solve(state, current.snapshot, current.policy))
+    state.out.append(_solve(state, current))
     return True
 
 
@@ -215,7 +214,7 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
         if current.committed or searched:
             without = {*state.findings.aside, *state.findings.limited}
             current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
-        state.out.append(_solve(state, current.snapshot, following))
+        state.out.append(_solve(state, current))
         return
     state.log("round_failed", level="error", round=current.number, queued=current.queued)
     state.round = None

@@ -29,7 +29,7 @@ Slurm, "Fair Tree Fairshare Algorithm", https://slurm.schedmd.com/fair_tree.html
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -168,7 +168,9 @@ class Turns:
     """Who has jobs waiting."""
     slots: int = 0
     """Of the site."""
-    leads: Mapping[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
+    leads: dict[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
+    least: dict[tuple[str, ...], float] = field(default_factory=dict)
+    """From where leads are counted, by what the siblings have in common, seconds."""
     sharers: Counter[str] = field(default_factory=Counter)
     """By project: how many of them."""
     ahead_s: dict[ProjectUser, float] = field(default_factory=dict)
@@ -176,7 +178,7 @@ class Turns:
     most: dict[ProjectUser, float] = field(default_factory=dict)
 
     def meet(self, owners: Collection[ProjectUser]) -> None:
-        """Count these owners among those who have jobs waiting."""
+        """Count these owners among those who have jobs waiting; who comes later moves no other."""
         self.owners.update(owners)
         self.sharers = Counter(project for project, _ in self.owners)
         self.slots = capacity(self.state)
@@ -184,13 +186,15 @@ class Turns:
         if not self.slots or not self.state.settings.priority.shares:
             return
         levels = _levels(self.state, self.owners, self.slots, self.now)
-        least: dict[tuple[str, ...], float] = {}
+        least = dict[tuple[str, ...], float]()
         for above, lead in chain.from_iterable(levels.values()):
             least[above] = min(least.get(above, lead.seconds), lead.seconds)
-        self.leads = {
-            owner: tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
-            for owner, rows in levels.items()
-        }
+        self.least = least | self.least
+        for owner in owners:
+            self.leads[owner] = tuple(
+                replace(lead, seconds=lead.seconds - self.least[above])
+                for above, lead in levels[owner]
+            )
 
     def precedence(self, record: JobRecord) -> Precedence:
         """The place of a job behind those before it."""

@@ -44,6 +44,9 @@ WORTH = 1.0 / 8.0
 """So much of it at least, though free slots be left: about what a claim costs."""
 MOST = 0.9
 """So many of the last runs."""
+AMONG_OTHERS = 0.5
+"""Of it, so much where shares count and jobs of others have ended in the last `LATELY_S`."""
+LATELY_S = 60.0
 TRIAL_S = 30.0
 """So long, from the claim of the first, members wait to be known as short, seconds."""
 
@@ -134,8 +137,11 @@ def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int
         return 0
     each_s = max(fmean(runs) * slowdown, ahead_s / MOST_MEMBERS)
     left_s = ahead_s
+    ends = (used.at for (_, user), used in state.sharing.usage.items() if user != record.user)
+    if state.settings.priority.shares and max(ends, default=-inf) > now - LATELY_S:
+        left_s *= AMONG_OTHERS
     if is_along_order and not is_later:
-        left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
+        left_s = min(left_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
     unended = alike + len(state.packs.placed.get(record.array, ()))
     share = max(-(-unended // max(cluster.slots, 1)), int(WORTH * ahead_s / each_s))
     return min(int(left_s / each_s), share) - 1

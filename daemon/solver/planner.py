@@ -1,4 +1,4 @@
-"""Rounds' solves: in the solver's processes, with the last resort in a thread of this one.
+"""Rounds' solves: in the solver's processes; by `plain` in a thread of this one while none is warm.
 
 Every plan that comes back has passed the independent checker, which runs where the plan was
 made: nothing of ours blocks while it works.
@@ -38,6 +38,12 @@ from coalloc.wire.answers import RuleCostRow, RuleCostsRow
 NODE_ENTRIES = 50_000
 """A larger plan comes without the nodes of later starts: they are estimates, and reading them
 would hold the daemon up."""
+LAST = "plain"
+"""The last resort, which needs nothing compiled."""
+IN_THREAD = 500
+"""Jobs that `plain` plans here at once, sooner than a solver would have read them."""
+PATIENCE = 60.0
+"""The last resort has so many times the time limit, since nothing comes after it."""
 
 
 class RoundPlanner:
@@ -129,13 +135,17 @@ class RoundPlanner:
         on_incumbent: Callable[[bytes], None] | None = None,
     ) -> Plan:
         """A plan that passed the checker. Raises `UnusablePlanError` with the reason."""
-        if request.policy == "plain" or not self._solver.is_warm:
+        is_last = request.policy == LAST
+        if not self._solver.is_warm or (is_last and len(snapshot.queue) <= IN_THREAD):
             return await asyncio.to_thread(plainly, snapshot)
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(encode_snapshot, snapshot)
+        limit_s = self.rounds.time_limit_s * (PATIENCE if is_last else 1.0)
         outcome = await self._solver.solve(
-            body, request, deadline_s=self.rounds.time_limit_s, on_incumbent=on_incumbent
+            body, request, deadline_s=limit_s, on_incumbent=on_incumbent
         )
+        if is_last and outcome.plan is None and outcome.status != "error":
+            return await asyncio.to_thread(plainly, snapshot)
         if outcome.plan is None:
             why = outcome.message or outcome.status
             raise UnusablePlanError(why, outcome.jobs, late=outcome.status == "killed")
@@ -147,7 +157,7 @@ class RoundPlanner:
 
 def plainly(snapshot: Snapshot) -> Plan:
     """The plan of `plain`, which needs no compiled code, in this process."""
-    return POLICIES["plain"].solve(snapshot, {}, Budget(live=True))
+    return POLICIES[LAST].solve(snapshot, {}, Budget(live=True))
 
 
 def order_of_starts(plan: Plan) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -57,13 +58,20 @@ def end(site: Site, job: str) -> None:
 
 
 def site_of(
-    slots: int, jobs: Sequence[tuple[int, float]], **settings: Any
+    slots: int, jobs: Sequence[tuple[int, float]], *, bobs: int = 0, **settings: Any
 ) -> tuple[Site, list[str]]:
-    """One node, on which these jobs wait (slots, seconds) for the plan of the pending solve."""
+    """One node, on which these jobs wait (slots, seconds) for the plan of the pending solve.
+
+    `bobs`: the last so many are another user's.
+    """
     site = Site(
         {"a": 1}, slots=slots, solving=False, prepare_timeout_s=1e9, max_age_s=1e9, **settings
     )
-    held = [site.submit(procs, job={"base_time": s}, hold=True) for procs, s in jobs]
+    users = ["ann"] * (len(jobs) - bobs) + ["bob"] * bobs
+    held = [
+        site.submit(procs, user=user, job={"base_time": s}, hold=True)
+        for user, (procs, s) in zip(users, jobs, strict=True)
+    ]
     site.state.rounds.paused = True
     for job in held:
         site.state.put(site.job(job).unplaced())
@@ -138,18 +146,42 @@ def test_the_strict_policies_are_those_of_the_registry() -> None:
     assert {row.name for row in FOR_SITES if row.options is StrictOptions} == STRICT
 
 
-@pytest.mark.parametrize("shares", [None, 20.0])
-def test_a_flood_keeps_another_users_job_from_no_turn_of_its_own(shares: float | None) -> None:
+def flooded(shares: float | None, *others: float) -> tuple[Site, list[str], list[str]]:
+    """One slot, and a plan of 300 jobs of one user before some of another one: the last first."""
     projects = {name: ProjectConfig(users=(name,)) for name in ("ann", "bob")}
     priority = PriorityConfig(shares=shares, step_s=1.0)
-    site, flood = site_of(1, [(1, 100.0)] * 300, priority=priority, projects=projects)
-    rows = [(job, i * 100.0, i * 100.0 + 100.0, 1) for i, job in enumerate(flood)]
+    lengths = [100.0] * 300 + list(others)
+    ones = [(1, length) for length in lengths]
+    site, jobs = site_of(1, ones, bobs=len(others), priority=priority, projects=projects)
+    flood, late = jobs[:300], jobs[300:]
+    line = [*zip(flood, lengths, strict=False), *zip(late[::-1], others[::-1], strict=True)]
+    ends = list(accumulate(length for _, length in line))
+    rows = [(job, end - length, end, 1) for (job, length), end in zip(line, ends, strict=True)]
     planned(site, *rows, takes=5.0)
-    other = site.submit(user="bob")
+    return site, flood, late
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("shares", [None, 20.0])
+def test_a_flood_keeps_another_users_job_from_no_turn_of_its_own(
+    shares: float | None, is_known: bool
+) -> None:
+    """Neither one that came after the plan, nor one that was planned late."""
+    site, flood, late = flooded(shares, *([100.0] * is_known))
+    other = late[0] if is_known else site.submit(user="bob")
     assert not site.pending_solves, "there is no room for it now"
     end(site, flood[0])
     assert site.job(other).is_placed is (shares is not None)
     assert site.job(flood[1]).is_placed is (shares is None)
+
+
+def test_jobs_of_one_owner_take_its_turns_in_the_plans_order() -> None:
+    site, flood, (first, second) = flooded(20.0, 1000.0, 10.0)
+    end(site, flood[0])
+    assert site.job(second).is_placed, "it is planned before the first"
+    end(site, second)
+    assert site.job(flood[1]).is_placed, "its owner has had a turn"
+    assert not site.job(first).is_placed
 
 
 def test_rounds_that_would_only_confirm_take_a_fifth_of_the_time() -> None:

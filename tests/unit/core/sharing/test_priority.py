@@ -9,7 +9,8 @@ import pytest
 from coalloc.core.base.events import Solved
 from coalloc.core.base.projects import Factors, ProjectTree, Usage
 from coalloc.core.base.requests import Done, Refused, ResumeRounds, SetPriority, Submit
-from coalloc.core.sharing.priority import beside_slots, charged_proc_s, factors
+from coalloc.core.base.state import arrival
+from coalloc.core.sharing.priority import Turns, beside_slots, charged_proc_s, factors
 from coalloc.model.jobs import Job, RigidJob
 from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
 from coalloc.model.shape import Shape
@@ -128,6 +129,20 @@ def test_a_flood_of_one_user_keeps_no_other_of_the_project_behind_all_of_it() ->
     one_of, other = (alone.submit(user="ann") for _ in range(2))
     assert leads[1] == pytest.approx(2.0 * found(alone)[other].ahead_s)
     assert found(alone)[one_of].ahead_s == 0.0
+
+
+def test_one_that_comes_after_the_round_takes_its_turn_by_the_same_measure() -> None:
+    one = shared()
+    one.state.sharing.usage["physics", "ann"] = Usage(40.0, one.now)
+    flood = [one.submit(user="ann") for _ in range(3)]
+    turns = Turns(one.state, one.now)
+    rows = [row for _, row in factors(one.state, one.state.waiting_records(), one.now, turns)]
+    assert rows[0].ahead_s == rows[0].shares == 0.0, "nobody else waits"
+    others = [one.job(one.submit(user=user)) for user in ("bob", "dee")]
+    behind = one.job(one.submit(user="ann"))
+    places = [turns.precedence(record) for record in others]
+    assert max(places) < (-rows[0].precedence, -rows[0].weight, arrival(flood[0]))
+    assert turns.precedence(behind) > (-rows[2].precedence, -rows[2].weight, arrival(flood[2]))
 
 
 def test_usage_is_forgotten_by_its_half_life() -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import ABILITIES, SLOW_CLAIMS, Abort, Forget, Hello, Prepare, Start
+from coalloc.core.base.projects import Usage
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Submit
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.plan import Plan
-from coalloc.model.settings import LimitsConfig
+from coalloc.model.settings import LimitsConfig, PriorityConfig
 from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartState
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
@@ -25,10 +26,16 @@ SHORT = {"kind": "rigid", "procs": 1}
 def array(
     job: dict[str, Any] = SHORT, abilities: tuple[str, ...] = ABILITIES, **settings: Any
 ) -> tuple[Site, list[str]]:
-    """A node of one slot, and an array whose first member has just ended there."""
+    """A node of one slot, and an array whose first member has just ended there.
+
+    `ago_s`: so long after the last job of another user.
+    """
     throttle, ran_s = settings.pop("throttle", 0), settings.pop("ran_s", 0.02)
+    ago_s: float | None = settings.pop("ago_s", None)
     site = Site({"a": 1}, min_interval_s=1e6, **settings)
     site.do(StatementReceived(statement=Hello(cluster="a", abilities=abilities)))
+    if ago_s is not None:
+        site.state.sharing.usage["", "bob"] = Usage(1.0, site.now - ago_s)
     launch = Launch(argv=("true",))
     command = Submit(token="t", job=job, launch=launch, array=tuple(range(6)), throttle=throttle)
     answer = site.ask(command)
@@ -136,6 +143,13 @@ def test_nothing_is_taken_ahead_of_what_may_not_be(
 def test_as_many_are_taken_as_make_a_second_of_work() -> None:
     site, _ = array(ran_s=0.24)
     assert len(behind(site)) == 3
+
+
+@pytest.mark.parametrize(("ago_s", "taken"), [(30.0, 1), (90.0, 3)])
+def test_half_as_many_are_taken_where_others_have_had_jobs_lately(ago_s: float, taken: int) -> None:
+    shares = PriorityConfig(shares=8.0)
+    site, _ = array(ran_s=0.24, priority=shares, ago_s=ago_s)
+    assert len(behind(site)) == taken
 
 
 def test_where_claims_cost_seconds_more_are_taken_and_longer_ones() -> None:
