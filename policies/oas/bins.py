@@ -7,7 +7,8 @@ Notes
 -----
 It looks for a plan that ends one step before the best one, step by step down to the bound. A cycle
 goes from warm to cold, is longer than the one before, and begins where that has ended. The first
-temperatures take turns: few wide jobs need warmer ones than many small ones.
+temperatures take turns: few wide jobs need warmer ones than many small ones. At first each job lets
+others pass where it does not fit, and only there.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ class BinAnnealing:
         orders = BinOrders(
             order=np.zeros((count, n), dtype=np.int64),
             jobs=np.zeros(count, dtype=np.int64),
-            yields=np.ones(n, dtype=np.int64),
+            yields=np.repeat([[1], [0]], n, axis=1),
         )
         of_class = {c: k for k, classes in enumerate(self.bins) for c in classes}
         for n in np.argsort(best.start[self.items], kind="stable").tolist():

@@ -2,7 +2,8 @@
 
 A bin is a cluster, where every job lies whole in one, or all slots, where links do not matter. Each
 bin has its jobs in an order. It is listed at the ends of jobs: what fits starts, and a job that
-does not fit is passed by those behind it where it lets them (*yields*), else it stops them.
+does not fit is passed by those behind it where it *yields*, else it stops them. A job that fits
+beside others may yield too: to the widest behind it that fits, so that few slots stay idle.
 
 What is minimised is the *excess*: slots times seconds that jobs reach beyond a given end. It is 0
 where all end in time, and falls with any room that is saved, while the last end does not change.
@@ -12,6 +13,9 @@ Notes
 A move puts a job elsewhere in its bin, into another bin, or into the place of a job of about its
 area, or changes whether it yields. Only the one or two bins that it changes are listed anew. What
 was left idle before the given end tells early that the excess will pass the limit.
+
+Where no job yields, an order by the starts of any plan gives one in which none starts later, so the
+best plan is among those listed.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from coalloc.policies.kernel.xorshift import draw, pick
 
 END, TOLERANCE = 0, 1
 HERE, THERE, LISTED = 0, 1, 2
+TIGHT, FITS = 0, 1
 ALL = -1
 """As HERE: every bin has changed."""
 
@@ -50,7 +55,7 @@ class BinOrders(NamedTuple):
 
     order: Ints  # K x N
     jobs: Ints  # K, how many each bin has
-    yields: Ints  # N
+    yields: Ints  # 2 x N, 1 or 0, where it is TIGHT (too wide now) and where it FITS
 
 
 @record
@@ -76,8 +81,38 @@ class BinSearch(NamedTuple):
     desk: BinDesk
 
 
-Move = tuple[int, int]
-"""The job whose yielding changed, -1 for none; and how the count of the bin HERE did."""
+Move = tuple[int, int, int]
+"""The job whose yielding changed, -1 for none, and where; and how the count of the bin HERE did."""
+
+
+@helper(inline=True)
+def start(bins: Bins, desk: BinDesk, k: int, item: int, t: float, running: int) -> float:
+    """Start a job beside the running ones, which are by falling ends; its end."""
+    end = t + bins.seconds[item, k]
+    while running > 0 and desk.end[running - 1] < end:
+        desk.end[running] = desk.end[running - 1]
+        desk.held[running] = desk.held[running - 1]
+        running -= 1
+    desk.end[running], desk.held[running] = end, bins.procs[item]
+    desk.start[item] = t
+    return float(end)
+
+
+@helper(inline=True)
+def before_widest(
+    bins: Bins, orders: BinOrders, desk: BinDesk, k: int, before: int, x: int, free: int
+) -> int:
+    """The place before that of the widest job that fits, from place x on, where none stops it."""
+    chosen, most, size = before, bins.procs[orders.order[k, x]], orders.jobs[k]
+    before, x = x, desk.follows[x]
+    while x < size and most < free:
+        item = orders.order[k, x]
+        if most < bins.procs[item] <= free:
+            chosen, most = before, bins.procs[item]
+        elif bins.procs[item] > free and orders.yields[TIGHT, item] == 0:
+            break
+        before, x = x, desk.follows[x]
+    return chosen
 
 
 @helper()
@@ -99,30 +134,28 @@ def list_bin(bins: Bins, orders: BinOrders, desk: BinDesk, k: int, most: float) 
     while True:
         before, x = -1, head
         while x < size and free > 0:
-            item, after = order[k, x], follows[x]
-            if procs[item] <= free:
-                end = t + bins.seconds[item, k]
-                place = running
-                while place > 0 and desk.end[place - 1] < end:
-                    desk.end[place] = desk.end[place - 1]
-                    desk.held[place] = desk.held[place - 1]
-                    place -= 1
-                desk.end[place], desk.held[place] = end, procs[item]
-                desk.start[item] = t
-                running += 1
-                free -= procs[item]
-                left -= 1
-                if end > limit + bins.aim[TOLERANCE]:
-                    excess += procs[item] * (end - limit)
-                if before < 0:
-                    head = after
-                else:
-                    follows[before] = after
-            elif orders.yields[item] == 0:
-                break
+            item, last = order[k, x], before
+            if procs[item] > free:
+                if orders.yields[TIGHT, item] == 0:
+                    break
+                before, x = x, follows[x]
+                continue
+            if orders.yields[FITS, item] > 0 and running > 0:
+                last = before_widest(bins, orders, desk, k, before, x, free)
+            y = x if last == before else follows[last]
+            item = order[k, y]
+            end = start(bins, desk, k, item, t, running)
+            running += 1
+            free -= procs[item]
+            left -= 1
+            if end > limit + bins.aim[TOLERANCE]:
+                excess += procs[item] * (end - limit)
+            if last < 0:
+                head = follows[y]
             else:
-                before = x
-            x = after
+                follows[last] = follows[y]
+            if y == x:
+                x = follows[y]
         if left == 0 or excess > most or running == 0:
             break
         upcoming = desk.end[running - 1]
@@ -181,28 +214,29 @@ def propose(search: BinSearch, state: Annealing) -> tuple[bool, Move]:
                 here = (here + 1) % bin_count
     there, kind, size = here, draw(random), count[here]
     if size == 0:
-        return False, (-1, 0)
+        return False, (-1, 0, 0)
     x = pick(random, size)
     item = order[here, x]
     if bin_count > 1 and 0.08 <= kind < 0.5:
         there = (here + 1 + pick(random, bin_count - 1)) % bin_count
         if bins.seconds[item, there] == inf:
-            return False, (-1, 0)
+            return False, (-1, 0, 0)
     desk.counters[HERE], desk.counters[THERE] = here, there
     for y in range(size):
         desk.before[0, y] = order[here, y]
     if kind < 0.08:
-        orders.yields[item] = 1 - orders.yields[item]
-        return True, (item, 0)
+        case = TIGHT if draw(random) < 0.5 else FITS
+        orders.yields[case, item] = 1 - orders.yields[case, item]
+        return True, (item, case, 0)
     if there == here:
         if size == 1:
-            return False, (-1, 0)
+            return False, (-1, 0, 0)
         y = (x + 1 + pick(random, size - 1)) % size
         if draw(random) < 0.5:
             order[here, x], order[here, y] = order[here, y], item
         else:
             shift(order[here], x, y)
-        return True, (-1, 0)
+        return True, (-1, 0, 0)
     for y in range(count[there]):
         desk.before[1, y] = order[there, y]
     if draw(random) < 0.3 or count[there] == 0:
@@ -211,23 +245,23 @@ def propose(search: BinSearch, state: Annealing) -> tuple[bool, Move]:
         shift(order[there], count[there], pick(random, count[there] + 1))
         count[here] -= 1
         count[there] += 1
-        return True, (-1, -1)
+        return True, (-1, 0, -1)
     y = place_of_like(search, state, item, there)
     other = order[there, y]
     if bins.seconds[other, here] == inf:
-        return False, (-1, 0)
+        return False, (-1, 0, 0)
     order[here, x], order[there, y] = other, item
-    return True, (-1, 0)
+    return True, (-1, 0, 0)
 
 
 @helper(inline=True)
 def undo(search: BinSearch, move: Move) -> None:
     """Take back what `propose` did."""
-    item, change = move
+    item, case, change = move
     orders, desk = search.orders, search.desk
     here, there = desk.counters[HERE], desk.counters[THERE]
     if item >= 0:
-        orders.yields[item] = 1 - orders.yields[item]
+        orders.yields[case, item] = 1 - orders.yields[case, item]
     orders.jobs[here] -= change
     orders.jobs[there] += change
     for x in range(orders.jobs[here]):
@@ -252,8 +286,9 @@ def keep(search: BinSearch) -> None:
         best.jobs[k] = orders.jobs[k]
         for x in range(orders.jobs[k]):
             best.order[k, x] = orders.order[k, x]
-    for item in range(orders.yields.size):
-        best.yields[item] = orders.yields[item]
+    for item in range(orders.yields.shape[1]):
+        best.yields[TIGHT, item] = orders.yields[TIGHT, item]
+        best.yields[FITS, item] = orders.yields[FITS, item]
 
 
 anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)

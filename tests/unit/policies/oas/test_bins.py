@@ -12,6 +12,7 @@ import pytest
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search.bins import ALL, HERE, BinSearch, anneal
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.listing_state import MADE
 from coalloc.policies.kernel.state import MAKESPAN
@@ -84,6 +85,29 @@ def searched(snapshot: Snapshot, work: int = 3_000_000) -> float:
             assert found < best
             best = found
     return best
+
+
+@pytest.mark.parametrize(
+    ("tight", "fits", "starts"),
+    [
+        ([1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 10, 20]),  # the last one passes nobody in time
+        ([1, 1, 1, 1], [0, 1, 0, 0], [0, 10, 20, 0]),  # the second one lets the widest go first
+        ([1, 1, 0, 1], [0, 1, 0, 0], [0, 0, 10, 20]),  # the third one stops all behind it
+        ([1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 10, 20]),  # beside nothing, the first one starts
+    ],
+)
+def test_a_job_that_fits_yields_to_the_widest_behind_it(
+    tight: list[int], fits: list[int], starts: list[float]
+) -> None:
+    queue = [rigid(n, procs, 10.0) for n, procs in enumerate([6, 2, 9, 4])]
+    listed = lister(case([cluster("a", 10)], queue))
+    first = listed.planner.decode(range(4), "insert")
+    search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
+    search.orders.order[0] = range(4)
+    search.orders.yields[:] = tight, fits
+    search.desk.counters[HERE] = ALL
+    anneal(BinSearch(search.case, search.orders, search.best, search.desk), search.state, 0, True)
+    assert search.desk.start.tolist() == starts
 
 
 @pytest.mark.parametrize("build", [even, strips])
