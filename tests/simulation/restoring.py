@@ -143,14 +143,20 @@ class Restorations:
             self.rewind(cluster)
 
     def is_former(self, cluster: str, order: Prepare) -> bool:
-        """Whether a start is carried out that the daemon before the restoration has ordered."""
-        core = self._executors[cluster].core
+        """Whether a start is carried out that the daemon before the restoration has ordered.
+
+        One that was let go behind another of its slot may begin after the executor has heard of
+        the next daemon.
+        """
+        core, batch = self._executors[cluster].core, self._batches[cluster]
         record = self._daemon.disk.jobs.get(order.job)
         is_known = record is not None and record.attempt == order.attempt and record.is_placed
-        if core is None or core.state.epoch > self._epoch or is_known:
+        was_let_go = order.key in batch.spared and batch.parts[order.key].is_let_go
+        is_former = core is not None and core.state.epoch <= self._epoch
+        if is_known or not (is_former or was_let_go):
             return False
         self.touched.add(whole(order.job))
-        self._batches[cluster].spared.add(order.key)
+        batch.spared.add(order.key)
         return True
 
     def _asked(self, command: Command) -> None:

@@ -98,6 +98,7 @@ class Strays:
             for name, batch in batches.items()
             for key, part in batch.parts.items()
             if (part.state in HELD or part.state is PartState.WAITING)
+            and not part.is_let_go  # it begins when those before it have ended
             and not _is_wanted(disk, name, key)
         }
         self.since = {each: self.since.get(each, now) for each in strays}
