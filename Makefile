@@ -23,11 +23,11 @@ OAR := oar-server oar-node oar-user oar-server-pgsql oar-user-pgsql libjson-perl
 SIMGRID := g++ libsimgrid-dev
 BROWSER := chromium chromium-driver fonts-dejavu-core
 
-.PHONY: help run test test-slurm test-gridengine test-oar test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online bench-instances nightly docs site stage deb rpm dist \
+.PHONY: help run test test-slurm test-slurm-ssh test-gridengine test-oar test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online bench-instances nightly docs site stage deb rpm dist \
   kernels coverage mutation clean links slurm ssh gridengine oar simgrid snakemake prometheus rpmbuild browser
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-oar | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | bench-instances | nightly | docs | site | deb | rpm | dist | clean"
+	@echo "make run | test | test-slurm | test-slurm-ssh | test-gridengine | test-oar | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | bench-instances | nightly | docs | site | deb | rpm | dist | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
@@ -56,6 +56,10 @@ mutation: .venv/.installed
 
 test-slurm: .venv/.installed slurm ssh
 	$(BIN)/pytest -n 3 --dist loadfile -m "slurm and not nightly" -rs tests/slurm tests/contract
+
+# Those of one user's site again, who has nothing but a login on each cluster.
+test-slurm-ssh: .venv/.installed slurm ssh
+	COALLOC_SLURM_BY_SSH=1 $(BIN)/pytest -n 3 --dist loadfile -m "slurm and not nightly" -rs $$(grep -l account= tests/slurm/test_*.py)
 
 slurm-demo: .venv/.installed slurm
 	$(BIN)/python -m tests.slurm.demo
@@ -197,6 +201,7 @@ bench-instances: .venv/.installed
 nightly: SEED := $(strip $(shell od -An -N3 -tu4 /dev/urandom))
 nightly: .venv/.installed
 	$(BIN)/pytest --hypothesis-profile=fresh --hypothesis-seed=$(SEED) -m "nightly or hypothesis"
+	$(MAKE) test-slurm-ssh
 	$(BIN)/python -m tests.simulation --seeds 1000 --steps 2000 --first $(SEED)
 	$(BIN)/python -m tests.simulation --seeds 1000 --steps 2000 --first $(SEED) --no-restorations
 	$(BIN)/python -m tests.properties.plan_promises --rounds 40 --first $(SEED)

@@ -56,11 +56,11 @@ settings = {{ nodes = {nodes}, slots = {slots} }}
 """
 
 
-def as_account(account: struct_passwd) -> tuple[str, ...]:
-    """Words before a command that run it as this user, with his home."""
+def as_account(account: struct_passwd, home: str = "") -> tuple[str, ...]:
+    """Words before a command that run it as this user, with his home or another."""
     packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
     become = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
-    return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.pw_dir}")
+    return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={home or account.pw_dir}")
 
 
 class Running:
@@ -160,7 +160,9 @@ class Running:
 
     def before(self, name: str) -> Sequence[str]:
         """What runs a process, if it is not run as it is."""
-        return as_account(self._account) if self._account else ()
+        if self._account is None:
+            return ()
+        return as_account(self._account, str(self.work) if self._account.pw_dir == "/" else "")
 
     def _start(self, name: str, module: str, arguments: Sequence[str]) -> None:
         log = self.log if name == "coallocd" else self.root / f"{name}.log"

@@ -20,7 +20,11 @@ def accounts(*names: str) -> Iterator[list[struct_passwd]]:
         made = []
         for name in names:
             full = f"co{os.getpid()}{name}"
-            _run("useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/", full)
+            # A password that nobody can type leaves logins by key.
+            _run(
+                *("useradd", "--system", "--user-group", "--password", "*"),
+                *("--no-create-home", "--home-dir", "/", full),
+            )
             stack.callback(_run, "userdel", "--force", full)
             made.append(getpwuid(_uid(full)))
         yield made
