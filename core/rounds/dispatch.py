@@ -233,7 +233,7 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     )
     if is_on(state):
         order.precedence = {j.id: (-j.priority, -j.weight, arrival(j.id)) for j in queue}
-        # What operators move takes turns of its own.
+        # Jobs whose priority an operator has set take turns apart from the owner's others.
         order.take_turns(lambda job: (owner_of(state, state.jobs[job]), state.jobs[job].priority))
     else:
         schedule.turn_of = None

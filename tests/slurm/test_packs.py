@@ -37,7 +37,7 @@ def test_members_run_once_while_an_executor_and_a_batch_job_are_killed(root: Pat
         lost = [n for n, state in ends.items() if state == "lost"]
         assert len(lost) <= 1, "what ran in the batch job that was killed"
         assert {state for n, state in ends.items() if n not in lost} == {"completed"}
-        # Who was lost may have had no time to leave a mark.
+        # A member may be killed before it leaves its mark.
         assert set(map(str, ends)) - told.keys() <= set(map(str, lost))
         batch_jobs = {lines[0].split()[1] for lines in told.values()}
         assert len(batch_jobs) <= TASKS // 4

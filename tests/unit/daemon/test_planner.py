@@ -1,4 +1,4 @@
-"""Where a round's plan is made: in a solver, or in a thread of the daemon."""
+"""Plans of rounds are made in a solver process, or by `plain` in a thread of the daemon."""
 
 from __future__ import annotations
 

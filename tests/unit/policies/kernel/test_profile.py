@@ -137,7 +137,7 @@ def test_decoding_again_gives_the_same() -> None:
 
 
 def test_easy_skips_only_blocks_of_which_nothing_fits() -> None:
-    """Where the queue has an order of its own, as here the same one, no block is skipped."""
+    """Equal plans of a scan that skips blocks and of one that is given an order, and skips none."""
     rng = np.random.default_rng(7)
     queue = [
         rigid(
