@@ -19,7 +19,7 @@ import os
 import time
 from typing import Any
 
-from coalloc.adapters.runner.rank import FaultError, fault_of
+from coalloc.adapters.runner.rank import FaultError, fault_of, let_go
 from coalloc.adapters.runner.runner import Runner
 from coalloc.adapters.runner.sweep import calm_down
 
@@ -100,7 +100,7 @@ class PackRunner(Runner):
         os.close(self.go_fd)
         self.first_ns, self.group, self.ready, self.execs = None, 0, 0, 0
         self._fork_ranks()
-        os.write(self.go_fd, b"g")
+        let_go(self.go_fd, 1)
 
     def _keep(self, place: int, end: dict[str, Any]) -> None:
         """Write how a member has ended, or that it will not begin."""

@@ -84,6 +84,12 @@ def account_of(uid: int, act: str) -> pwd.struct_passwd:
         raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
 
 
+def let_go(go_fd: int, count: int) -> None:
+    """Order ranks to go. Where all have ended already, what they said or their codes tell why."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(go_fd, b"g" * count)
+
+
 def fault_of(error: BaseException, folder: str) -> tuple[str, str]:
     """Reason and detail of an error that is being handled; an unforeseen one is logged in full."""
     if isinstance(error, FaultError):

@@ -34,6 +34,7 @@ from coalloc.adapters.runner.rank import (
     be_subreaper,
     fault_of,
     faults_of_files,
+    let_go,
     opened_as,
     output_path,
 )
@@ -278,7 +279,7 @@ class Runner(OrderLoop):
         except OSError as error:
             self.stop("state_unwritable", f"{self.folder}: {error.strerror}")
             return
-        os.write(self.go_fd, b"g" * len(self.codes))
+        let_go(self.go_fd, len(self.codes))
         self.is_started = True
         self.lease_end = float("inf")
         self.go_at = time.monotonic()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from coalloc.adapters.runner.rank import let_go
 from coalloc.adapters.runner.status import children
 from coalloc.model.sites.parts import Member, PartKey, PartReport, PartSpec, PartState
 from tests.support.fake_slurm import FakeSlurm
@@ -110,6 +111,13 @@ def test_each_member_has_its_own_time_limit_and_its_own_faults(bed: LaunchTestbe
     reasons = ["exited", "time_limit", "output_unwritable", "exited"]
     assert [end.reason for end in ends] == reasons, ends
     assert ends[2].state is PartState.REFUSED
+
+
+def test_a_rank_that_has_ended_before_the_go_is_no_fault_of_the_runner() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    let_go(write, 1)
+    os.close(write)
 
 
 def test_what_a_member_leaves_is_ended_before_the_next_begins(bed: LaunchTestbed) -> None:
