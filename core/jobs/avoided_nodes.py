@@ -2,7 +2,8 @@
 
 A batch system refuses nodes for reasons that no reading tells, such as memory that local jobs take.
 The nodes of a refused claim are left out for jobs that ask for the same of each node, as long as
-enough others are there: until other local jobs run on them, or `AVOIDED_S` are over.
+enough others are there: until other local jobs run on them, or `AVOIDED_S` are over, or `KEPT_S`
+where a share of the cluster is kept for us.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from coalloc.model.sites.reading import ClusterReading
 OF_NODES = frozenset({"nodes_taken", "node_unavailable", "unknown_node"})
 """Reasons of a refusal that another node might not have."""
 AVOIDED_S = 60.0
+KEPT_S = 10.0
+"""The same of nodes that are kept for us: what took them ends, and no other local job begins."""
 
 
 def asked_of(record: JobRecord) -> Hashable:
@@ -34,9 +37,11 @@ def note_refused(state: State, record: JobRecord, now: float) -> None:
         return
     for part in record.parts:
         if part.state is PartState.REFUSED and part.reason in OF_NODES:
-            refused = state.clusters[part.cluster].refused
+            cluster = state.clusters[part.cluster]
+            share = None if cluster.reading is None else cluster.reading.share
+            until = now + (KEPT_S if share is not None and share.kept else AVOIDED_S)
             for node in part.nodes:
-                refused.setdefault(node, {})[asked_of(record)] = now + AVOIDED_S
+                cluster.refused.setdefault(node, {})[asked_of(record)] = until
 
 
 def avoided(cluster: ClusterState, record: JobRecord, now: float) -> frozenset[str]:

@@ -54,8 +54,7 @@ def test_jobs_start_in_clusters_that_local_jobs_keep_full(
         site.until(lambda: share_of(site, "a")["delay_s"] > 0.0)  # one waits for us, and is told
         assert "coalloc-a" in reservation(running, "a")
         for job in jobs:
-            # The widest needs all that is kept; nodes that refused a claim are avoided for 60 s.
-            site.until(partial(has_ended, site, job), 180.0)
+            site.until(partial(has_ended, site, job), 60.0)
             ended = site.job(job)
             assert ended["state"] == "completed", ended
             for part in ended["parts"]:

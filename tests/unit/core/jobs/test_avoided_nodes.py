@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Prepare, Read
-from coalloc.core.jobs.avoided_nodes import AVOIDED_S
+from coalloc.core.jobs.avoided_nodes import AVOIDED_S, KEPT_S
 from coalloc.core.jobs.offers import Offers
 from coalloc.model.plan import Plan
 from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.reading import ShareUse
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit, reading
@@ -63,14 +66,18 @@ def test_a_refused_node_is_tried_again_where_no_other_is_left() -> None:
     assert site.tried(job) == [["a1"], ["a1"]]
 
 
-def test_a_refused_node_is_tried_again_after_a_while() -> None:
+@pytest.mark.parametrize(("kept", "after_s"), [(None, AVOIDED_S), (0, AVOIDED_S), (2, KEPT_S)])
+def test_a_refused_node_is_tried_again_after_a_while(kept: int | None, after_s: float) -> None:
+    """Sooner where nodes are kept for us."""
     site = Choosy({"a": 2})
+    share = None if kept is None else ShareUse(nodes=2, slots=2, all_slots=2, kept=kept)
+    seen = replace(reading("a", 2), share=share)
+    site.do(StatementReceived(statement=Read(cluster="a", reading=seen)))
     job = site.submit(1)
     site.refuse(job)
-    offer = Offers(state=site.state, now=site.now, busy={}).of(site.job(job))
-    assert offer.mark
-    later = Offers(state=site.state, now=site.now + AVOIDED_S, busy={}).of(site.job(job))
-    assert not later.mark
+    for later_s, is_avoided in ((0.0, True), (after_s - 1.0, True), (after_s, False)):
+        offer = Offers(state=site.state, now=site.now + later_s, busy={}).of(site.job(job))
+        assert bool(offer.mark) == is_avoided
 
 
 def test_what_others_run_there_changes_and_the_node_is_tried_again() -> None:
