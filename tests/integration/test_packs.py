@@ -207,13 +207,19 @@ def test_what_a_signal_ends_may_be_the_batch_jobs_end(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills",
-    [4, pytest.param(20, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.nightly)],
+    ("kills", "count"),
+    [
+        (4, 360),
+        pytest.param(20, 1800, marks=pytest.mark.slow),
+        pytest.param(200, 45_000, marks=pytest.mark.nightly),
+    ],
 )
-def test_kills_in_a_stream_of_packs_run_nothing_twice(root: Path, kills: int) -> None:
-    """Each task leaves its own mark when it begins; daemon, executor or runner are killed."""
+def test_kills_in_a_stream_of_packs_run_nothing_twice(root: Path, kills: int, count: int) -> None:
+    """Each task leaves its own mark when it begins; daemon, executor or runner are killed.
+
+    Tasks run on while what was killed starts again: some 250 of them in each long case.
+    """
     dice = random.Random(kills)
-    count = 90 * kills
     with Running(root, clusters={"alpha": 1}, slots=4, start=START, policy="fcfs") as site:
         marks = root / "marks"
         marks.mkdir()
