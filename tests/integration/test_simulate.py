@@ -184,7 +184,7 @@ def test_both_paths_on_kth(shared_file: Callable[[str], Path], policy: str) -> N
 def test_both_paths_with_splits_and_links(shared_file: Callable[[str], Path], policy: str) -> None:
     """Five clusters, jobs wider than the largest, links that fill up."""
     rule = JobRule(sigma=read_sigma("uniform:0.3,1"), bandwidth=read_bandwidth("uniform:0,0.05"))
-    workload = read_workload([shared_file(SDSC)], rule, limit=100)
+    workload = read_workload([shared_file(SDSC)], rule, limit=70)
     platform = read_platform(DAS2)
     streamed = replay(workload, platform, policy, path="stream")
     general = replay(workload, platform, policy, path="general")

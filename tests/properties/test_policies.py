@@ -25,7 +25,7 @@ from tests.support.snapshots import snapshots
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(snapshot=snapshots(), options=OPTIONS)
 def test_plan_is_allowed_and_repeats(
     name: str, snapshot: Snapshot, options: dict[str, Any]

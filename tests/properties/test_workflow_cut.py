@@ -141,7 +141,7 @@ WORKFLOW = ("workflow", "mca-heft", "m-heft", "hcpa", "mcpa")
 
 
 @pytest.mark.parametrize("name", [*SIMPLE, *WORKFLOW])
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(problem=problems(), shares=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3))
 def test_what_is_left_of_a_plan_is_a_plan(
     name: str, problem: Snapshot, shares: list[float]

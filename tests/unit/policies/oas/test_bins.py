@@ -111,7 +111,7 @@ def test_a_job_that_fits_yields_to_the_widest_behind_it(
 
 
 @pytest.mark.parametrize("build", [even, strips])
-@pytest.mark.parametrize("seed", seeds(30))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_finds_what_the_exact_search_does(build: Callable[[int], Snapshot], seed: int) -> None:
     snapshot = build(seed)
     exact = ExactSearch(lister(snapshot).planner, "makespan", None)
