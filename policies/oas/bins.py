@@ -31,6 +31,7 @@ from coalloc.policies.kernel.search.bins import (
     ALL,
     HERE,
     LISTED,
+    PRICE,
     BinDesk,
     BinOrders,
     Bins,
@@ -47,6 +48,11 @@ FIRST_CYCLE, LONGER = 20_000, 1.5
 """Moves of the first cycle, and how much longer each one is."""
 WARM, COLD = (0.001, 0.003, 0.001, 0.01), 0.0001
 """First temperatures of the cycles in turn, and the last, by all slots times the best end."""
+IDLE_PRICE = 3.0
+"""Of a slot that is idle at the start, by one that is busy beyond the end that is looked for."""
+FREE, SHORTER = 3, 4
+"""Each such cycle has no price, so that plans that must be idle early are found; how much shorter
+it is."""
 STEPS = 16
 """Where times have no common measure: steps from the best value to the bound; twice as many after
 each cycle that found nothing."""
@@ -118,7 +124,7 @@ class BinAnnealing:
             first=np.cumsum([0, *(steps.size for steps in there)]),
             end=np.concatenate([ends[steps] for steps in there]),
             held=np.concatenate([held[steps, k] for k, steps in enumerate(there)]),
-            aim=np.zeros(2),
+            aim=np.zeros(3),
         )
         self.orders = self._as_in(best)
         self.best = copy_of(self.orders)
@@ -166,8 +172,11 @@ class BinAnnealing:
 
     def _begin(self, best: float) -> None:
         """Go to the first temperature of a cycle."""
-        self.left = self.length
-        self.length = int(self.length * LONGER)
+        is_free = self.cycle % FREE == FREE - 1
+        self.case.aim[PRICE] = 0.0 if is_free else IDLE_PRICE
+        self.left = self.length // SHORTER if is_free else self.length
+        if not is_free:
+            self.length = int(self.length * LONGER)
         warm, scale = WARM[self.cycle % len(WARM)], float(self.case.slots.sum()) * best
         warm_up(self.state, warm, COLD, scale, self.left)
         self.cycle += 1
@@ -177,7 +186,7 @@ class BinAnnealing:
         """Choose an end, and go on from there."""
         step = self.measure or max((best - bound) / STEPS * 0.5**self.failed, 1e-6 * best)
         end = max(best - step, min(bound, best))
-        self.case.aim[:] = end, 1e-9 * end
+        self.case.aim[:PRICE] = end, 1e-9 * end
         self.state.value[BEST] = inf
         self.state.value[CURRENT] = self._list(search)
 

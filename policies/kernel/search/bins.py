@@ -5,14 +5,16 @@ bin has its jobs in an order. It is listed at the ends of jobs: what fits starts
 does not fit is passed by those behind it where it *yields*, else it stops them. A job that fits
 beside others may yield too: to the widest behind it that fits, so that few slots stay idle.
 
-What is minimised is the *excess*: slots times seconds that jobs reach beyond a given end. It is 0
-where all end in time, and falls with any room that is saved, while the last end does not change.
+What is looked for is a plan without *excess*: slots times seconds that jobs reach beyond a given
+end. It falls with any room that is saved, while the last end does not change. What is minimised is
+the *cost*: the excess and, at a price that falls to nothing at the given end, what is idle beside
+running jobs before it. Late room in one piece is easier to use than the same room early.
 
 Notes
 -----
 A move puts a job elsewhere in its bin, into another bin, or into the place of a job of about its
 area, or changes whether it yields. Only the one or two bins that it changes are listed anew. What
-was left idle before the given end tells early that the excess will pass the limit.
+was left idle before the given end tells early that the cost will pass the limit.
 
 Where no job yields, an order by the starts of any plan gives one in which none starts later, so the
 best plan is among those listed.
@@ -28,9 +30,10 @@ from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.xorshift import draw, pick
 
-END, TOLERANCE = 0, 1
+END, TOLERANCE, PRICE = 0, 1, 2
 HERE, THERE, LISTED = 0, 1, 2
 TIGHT, FITS = 0, 1
+LATE, COST = 0, 1
 ALL = -1
 """As HERE: every bin has changed."""
 
@@ -46,7 +49,7 @@ class Bins(NamedTuple):
     first: Ints  # K + 1, range of each bin in the next two
     end: Floats  # R, falling in each bin
     held: Ints  # R
-    aim: Floats  # 2: END, by which all should end, s; TOLERANCE
+    aim: Floats  # 3: END, by which all should end, s; TOLERANCE; PRICE of what is idle at first
 
 
 @record
@@ -60,15 +63,15 @@ class BinOrders(NamedTuple):
 
 @record
 class BinDesk(NamedTuple):
-    """Working memory; `start` and `excess` are of what was listed last, `known` of what stays."""
+    """Working memory; `start` and `value` are of what was listed last, `known` of what stays."""
 
     start: Annotated[Floats, "N"]
     end: Annotated[Floats, "R"]
     held: Annotated[Ints, "R"]
     follows: Annotated[Ints, "N"]
     before: Annotated[Ints, 2, "N"]  # orders of the bins HERE and THERE before the move
-    excess: Annotated[Floats, "K"]
-    known: Annotated[Floats, "K"]
+    value: Annotated[Floats, 2, "K"]  # LATE, the excess; COST
+    known: Annotated[Floats, 2, "K"]
     counters: Annotated[Ints, 3]  # HERE, THERE; LISTED, jobs that were placed so far
 
 
@@ -115,16 +118,27 @@ def before_widest(
     return chosen
 
 
+@helper(inline=True)
+def idle_cost(aim: Floats, free: int, t: float, upcoming: float) -> tuple[float, float]:
+    """What is idle between two instants and before the given end, slots times s; its cost."""
+    limit = aim[END]
+    begin, end = min(t, limit), min(upcoming, limit)
+    if begin == end:
+        return 0.0, 0.0
+    idle = free * (end - begin)
+    return idle, aim[PRICE] * idle * (1.0 - (begin + end) / (2.0 * limit))
+
+
 @helper()
 def list_bin(bins: Bins, orders: BinOrders, desk: BinDesk, k: int, most: float) -> float:
-    """List the jobs of a bin; their excess, or any value above `most` where it is above that."""
+    """List the jobs of a bin; their cost, or any value above `most` where it is above that."""
     order, follows, procs = orders.order, desk.follows, bins.procs
     size, limit = orders.jobs[k], bins.aim[END]
     running = 0
     for r in range(bins.first[k], bins.first[k + 1]):
         desk.end[running], desk.held[running] = bins.end[r], bins.held[r]
         running += 1
-    free, left, head, t, excess = bins.now[k], size, 0, 0.0, 0.0
+    free, left, head, t, excess, price = bins.now[k], size, 0, 0.0, 0.0, 0.0
     least = -bins.slots[k] * limit  # of the excess, by area and what was idle
     for r in range(running):
         least += desk.held[r] * min(desk.end[r], limit)
@@ -156,35 +170,37 @@ def list_bin(bins: Bins, orders: BinOrders, desk: BinDesk, k: int, most: float) 
                 follows[last] = follows[y]
             if y == x:
                 x = follows[y]
-        if left == 0 or excess > most or running == 0:
+        if running == 0 or (left == 0 and t >= limit) or max(excess, least) + price > most:
             break
         upcoming = desk.end[running - 1]
-        least += free * (min(upcoming, limit) - min(t, limit))
-        if least > most:
-            excess = least
-            break
+        idle, cost = idle_cost(bins.aim, free, t, upcoming)
+        least += idle
+        price += cost
         t = upcoming
         while running > 0 and desk.end[running - 1] <= t:
             running -= 1
             free += desk.held[running]
     desk.counters[LISTED] += size - left
-    return inf if left > 0 and running == 0 else excess
+    if left > 0 and running == 0:
+        excess = inf
+    desk.value[LATE, k] = excess
+    return max(excess, least) + price
 
 
 @helper(inline=True)
 def evaluate(search: BinSearch, state: Annealing) -> float:
-    """List what has changed; the excess of all bins."""
+    """List what has changed; the cost of all bins."""
     desk, here, there = search.desk, search.desk.counters[HERE], search.desk.counters[THERE]
     total = 0.0
     for k in range(search.bins.slots.size):
-        desk.excess[k] = desk.known[k]
+        desk.value[LATE, k], desk.value[COST, k] = desk.known[LATE, k], desk.known[COST, k]
         if here != ALL and k not in (here, there):
-            total += desk.known[k]
+            total += desk.known[COST, k]
     for k in range(search.bins.slots.size):
         if (here == ALL or k in (here, there)) and total <= state.value[LIMIT]:
             most = state.value[LIMIT] - total
-            desk.excess[k] = list_bin(search.bins, search.orders, desk, k, most)
-            total += desk.excess[k]
+            desk.value[COST, k] = list_bin(search.bins, search.orders, desk, k, most)
+            total += desk.value[COST, k]
     return total
 
 
@@ -210,7 +226,7 @@ def propose(search: BinSearch, state: Annealing) -> tuple[bool, Move]:
     here = pick(random, bin_count)
     if draw(random) < 0.5:
         for _ in range(bin_count):
-            if desk.known[here] <= 0.0:
+            if desk.known[LATE, here] <= 0.0:
                 here = (here + 1) % bin_count
     there, kind, size = here, draw(random), count[here]
     if size == 0:
@@ -272,10 +288,12 @@ def undo(search: BinSearch, move: Move) -> None:
 
 @helper(inline=True)
 def accept(search: BinSearch, state: Annealing, value: float) -> float:
-    """Remember the excess of each bin."""
+    """Remember excess and cost of each bin; the excess of all."""
+    known, found, excess = search.desk.known, search.desk.value, 0.0
     for k in range(search.bins.slots.size):
-        search.desk.known[k] = search.desk.excess[k]
-    return value
+        known[LATE, k], known[COST, k] = found[LATE, k], found[COST, k]
+        excess += found[LATE, k]
+    return excess
 
 
 @helper(inline=True)

@@ -110,6 +110,31 @@ def test_a_job_that_fits_yields_to_the_widest_behind_it(
     assert search.desk.start.tolist() == starts
 
 
+@pytest.mark.parametrize(
+    ("order", "end", "late", "cost"),
+    [
+        ([1, 0, 2], 30.0, 0.0, 3 * 50 * 25 / 30),  # half of the slots idle at first
+        ([0, 1, 2], 30.0, 0.0, 3 * 50 * 15 / 30),
+        ([0, 2, 1], 30.0, 0.0, 3 * 50 * 5 / 30),  # the same room, last
+        ([0, 1, 2], 20.0, 100.0, 100 + 3 * 50 * 5 / 20),  # the third job is late as a whole
+        ([1, 0, 2], 15.0, 200.0, 200 + 3 * 50 * 10 / 15),
+    ],
+)
+def test_idle_slots_cost_the_more_the_earlier(
+    order: list[int], end: float, late: float, cost: float
+) -> None:
+    queue = [rigid(n, procs, 10.0) for n, procs in enumerate([10, 5, 10])]
+    listed = lister(case([cluster("a", 10)], queue))
+    first = listed.planner.decode(range(3), "insert")
+    search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
+    search.orders.order[0] = order
+    search.case.aim[:] = end, 0.0, 3.0
+    search.desk.counters[HERE] = ALL
+    records = BinSearch(search.case, search.orders, search.best, search.desk)
+    assert anneal(records, search.state, 0, True) == pytest.approx(cost)
+    assert search.desk.value[:, 0].tolist() == pytest.approx([late, cost])
+
+
 @pytest.mark.parametrize("build", [even, strips])
 @pytest.mark.parametrize("seed", seeds(20))
 def test_finds_what_the_exact_search_does(build: Callable[[int], Snapshot], seed: int) -> None:
