@@ -48,16 +48,26 @@ class ForkServer:
         """Process id; 0 where there is none."""
         return self._child.pid if self._child is not None else 0
 
-    def spawn(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
-        """Have a runner take over this folder and these descriptors. Raises `AdapterError`."""
+    def prepare(self, group: str) -> None:
+        """Have a runner ready for a part that will have this cgroup; empty: none."""
+        with contextlib.suppress(OSError):  # as well without
+            self._send(None, group)
+
+    def spawn(
+        self, folder: Path, orders_fd: int, lock_fd: int, next_group: str | None = None
+    ) -> None:
+        """Have a runner take over this folder and these descriptors. Raises `AdapterError`.
+
+        `next_group`: as for `prepare`, of the part after this one; None: there need be no runner.
+        """
         if self._child is None or self._child.poll() is not None:
             self._restart()
         try:
-            self._send(folder, orders_fd, lock_fd)
+            self._send(folder, next_group, orders_fd, lock_fd)
         except OSError:
             self._restart()
             try:
-                self._send(folder, orders_fd, lock_fd)
+                self._send(folder, next_group, orders_fd, lock_fd)
             except OSError as error:
                 raise AdapterError(
                     f"the part runners' fork server does not answer: {error}"
@@ -82,9 +92,10 @@ class ForkServer:
                 self._child.wait()
         self._child = None
 
-    def _send(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
+    def _send(self, folder: Path | None, group: str | None, *fds: int) -> None:
         assert self._socket is not None
-        socket.send_fds(self._socket, [os.fsencode(folder)], [orders_fd, lock_fd])
+        texts = [os.fsencode(folder or ""), b"" if group is None else b"\0" + os.fsencode(group)]
+        socket.send_fds(self._socket, texts, fds)
 
     def _restart(self) -> None:
         self.close()
