@@ -48,17 +48,11 @@ class ForkServer:
         """Process id; 0 where there is none."""
         return self._child.pid if self._child is not None else 0
 
-    def prepare(self, group: str) -> None:
-        """Have a runner ready for a part that will have this cgroup; empty: none."""
-        with contextlib.suppress(OSError):  # as well without
-            self._send(None, group)
-
-    def spawn(
-        self, folder: Path, orders_fd: int, lock_fd: int, next_group: str | None = None
-    ) -> None:
+    def spawn(self, folder: Path, orders_fd: int, lock_fd: int, next_group: str | None) -> None:
         """Have a runner take over this folder and these descriptors. Raises `AdapterError`.
 
-        `next_group`: as for `prepare`, of the part after this one; None: there need be no runner.
+        `next_group` is the cgroup of the part after this one, empty: none, for which a runner is
+        forked ahead; None: none is.
         """
         if self._child is None or self._child.poll() is not None:
             self._restart()
@@ -92,10 +86,10 @@ class ForkServer:
                 self._child.wait()
         self._child = None
 
-    def _send(self, folder: Path | None, group: str | None, *fds: int) -> None:
+    def _send(self, folder: Path, group: str | None, *fds: int) -> None:
         assert self._socket is not None
-        texts = [os.fsencode(folder or ""), b"" if group is None else b"\0" + os.fsencode(group)]
-        socket.send_fds(self._socket, texts, fds)
+        text = str(folder) if group is None else f"{folder}\0{group}"
+        socket.send_fds(self._socket, [os.fsencode(text)], fds)
 
     def _restart(self) -> None:
         self.close()

@@ -51,6 +51,8 @@ class PartLauncher:
     """``module:class`` that carries a part, the module within this package."""
     honours: frozenset[str] = frozenset({"account"})
     """Options of jobs that are carried out here; an account may stand for nothing."""
+    _next_group: str | None = None
+    """Cgroup of the next part, empty: none; None: its runner is not forked ahead."""
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir.resolve()
@@ -324,17 +326,13 @@ class PartLauncher:
         """Write the folder of a new part; OSError where it cannot be."""
         raise NotImplementedError
 
-    def _next_group(self) -> str | None:
-        """The cgroup of the next part, empty: none; None: its runner is not to be forked ahead."""
-        return None
-
     def _spawn(self, folder: PartFolder) -> None:
         """Hand the folder, its orders and its lock to a runner, which then alone holds them."""
         orders_fd = os.open(folder.path / "barrier", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         lock_fd = os.open(folder.path / "lock", os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._fork_server.spawn(folder.path, orders_fd, lock_fd, self._next_group())
+            self._fork_server.spawn(folder.path, orders_fd, lock_fd, self._next_group)
         finally:
             os.close(orders_fd)
             os.close(lock_fd)

@@ -39,15 +39,15 @@ class LocalLauncher(PartLauncher):
         home = cgroup.own()
         mark = crc32(os.fsencode(state_dir.resolve()))
         self._groups = f"{home}/coalloc-{mark:08x}-" if home else ""
-        self._claim = secrets.token_hex(16)  # of the next part
+        self._name_next()
         super().__init__(state_dir)
         used = {folder.cgroup for folder in self._parts.values()}
         for stale in set(glob(f"{self._groups}*") if home else ()) - used:
             cgroup.end(stale)
-        self._fork_server.prepare(self._next_group())
 
-    def _next_group(self) -> str:
-        return f"{self._groups}{self._claim}" if self._groups else ""
+    def _name_next(self) -> None:
+        self._claim = secrets.token_hex(16)
+        self._next_group = f"{self._groups}{self._claim}" if self._groups else ""
 
     def kept(self) -> dict[str, str]:
         """Nodes whose slots are kept from others by what could not be ended, and that in words."""
@@ -60,8 +60,8 @@ class LocalLauncher(PartLauncher):
     def _create(self, part: PartSpec) -> PartFolder:
         # the names of its nodes are nothing to a script's mpirun
         address = self._address if part.once else ""
-        extra = {"cgroup": group} if (group := self._next_group()) else {}
-        claim, self._claim = self._claim, secrets.token_hex(16)
+        claim, extra = self._claim, {"cgroup": self._next_group} if self._groups else {}
+        self._name_next()
         return PartFolder.create(
             self._root, part, places=self._places, extra=extra, claim=claim, address=address
         )

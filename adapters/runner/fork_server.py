@@ -1,7 +1,7 @@
 """The fork server: a warm process of the launcher's that forks a runner for each claim.
 
-Where the launcher has named the cgroup of the next part, a spare runner is forked ahead of it. It
-holds neither files nor the lock of any part before it is told of its own, and ends with the server.
+Where the launcher says what the cgroup of the next part will be, a spare runner is forked ahead.
+It holds neither files nor the lock of any part before it gets its own, and ends with the server.
 
 Imports the standard library only, as the runners do.
 """
@@ -282,8 +282,7 @@ def serve(socket_fd: int, runner: type[PartRunner]) -> None:
             if message:
                 folder, is_wanted, group = os.fsdecode(message).partition("\0")
                 forks.group = group if is_wanted else None
-                if folder:
-                    forks.start(folder, fds)
+                forks.start(folder, fds)
                 continue
             is_open, forks.group = False, None
             poller.unregister(sock)

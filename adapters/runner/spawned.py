@@ -11,11 +11,10 @@ import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.fork_server import named
-from coalloc.adapters.runner.once import started_once
 from coalloc.adapters.runner.pack import PackRunner
 from coalloc.adapters.runner.rank import (
     PR_SET_PDEATHSIG,
@@ -25,7 +24,7 @@ from coalloc.adapters.runner.rank import (
     prctl,
     unspare,
 )
-from coalloc.adapters.runner.status import PAGE, RUNNER_NAME, StatusFile
+from coalloc.adapters.runner.status import PAGE, RUNNER_NAME
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
@@ -34,67 +33,20 @@ if TYPE_CHECKING:
 class SettledRank(Rank):
     """A process that has shed its signals before it knew its part."""
 
-    @staticmethod
-    def _shed_signals() -> None:
-        """Done."""
-
-
-class Blank:
-    """The first process of a part that is not known yet, in the cgroup that this will have.
-
-    It waits until it is told of its folder, and ends where it will not be.
-    """
-
-    def __init__(self, group: str, sock: socket.socket) -> None:
-        self.group = cgroup.make(group)
-        self.go_read, self.go_fd = os.pipe()
-        self.say_fd, self.say_write = os.pipe()
-        folder_read, self.folder_fd = os.pipe()
-        runner, self.pid = os.getpid(), os.fork()
-        if self.pid == 0:
-            try:
-                sock.close()
-                for fd in (self.go_fd, self.say_fd, self.folder_fd):
-                    os.close(fd)
-                self._become(runner, folder_read)
-            finally:
-                os._exit(1)
-        os.close(folder_read)
-        cgroup.enter(self.group, self.pid)
-
-    def _become(self, runner: int, folder_read: int) -> None:
-        """Be the first process of the part that is told; the runner says why it cannot be."""
+    @classmethod
+    def be_told(cls, runner: int, spec_read: int, go_read: int, say_write: int) -> None:
+        """Become a part's first process as soon as its specification comes; return if none does."""
         Rank._shed_signals()
         os.setpgid(0, 0)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        folder = os.read(folder_read, PAGE) if os.getppid() == runner else b""
-        if not folder:
-            return
-        os.close(folder_read)
-        with open(folder + b"/spec.json", encoding="utf-8") as file:
+        with open(spec_read, encoding="utf-8") as file:
             spec = json.load(file)
-        if _is_for_blank(spec):
-            account = account_for(spec["uid"])
-            spec = started_once(spec) if spec.get("once") else spec
-            SettledRank(spec, 0, account).become(0, self.go_read, self.say_write)
+        if os.getppid() == runner:
+            cls(spec, 0, account_for(spec["uid"])).become(0, go_read, say_write)
 
-    def tell(self, folder: bytes) -> bool:
-        """Say what it is to become; False where it was killed."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self.folder_fd, folder)
-            return True
-        return False
-
-    def end(self) -> None:
-        """End it before the start."""
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        for fd in (self.go_read, self.go_fd, self.say_fd, self.say_write):
-            os.close(fd)
-
-
-def _is_for_blank(spec: RunnerSpec) -> bool:
-    return not spec.get("stream")
+    @staticmethod
+    def _shed_signals() -> None:
+        """Done."""
 
 
 class SpawnedRank(Rank):
@@ -141,54 +93,65 @@ class SpawnedRank(Rank):
 class SpawningRunner(PackRunner):
     """One part; its first process may have been forked ahead, its members are spawned."""
 
-    blank: Blank | None = None
+    blank = 0
+    """Process that was forked ahead, and waits for its specification."""
+    blank_group = ""
 
     @classmethod
     def run_when_told(cls, sock: socket.socket, group: str) -> None:
         """Be ready for a part with this cgroup; run the one that comes over the socket, if any."""
-        blank = Blank(group, sock)
         runner = cls("", os.open(os.devnull, os.O_RDONLY), -1)
+        runner.spec = cast("RunnerSpec", {"uid": None})  # while there is none
         runner._settle()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # till there is a part
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        runner._fork_blank(sock, group)
         folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
+        sock.close()
         if not folder:
-            blank.end()
-            cgroup.end(blank.group)
+            os.close(runner.spec_fd)
+            os.waitpid(runner.blank, 0)
+            cgroup.end(runner.blank_group)
             return
-        runner.blank = blank if blank.tell(folder) else None
         signal.signal(signal.SIGTERM, lambda *_: runner._told_to_end())
         named(RUNNER_NAME)
-        sock.close()
         orders_fd, runner.lock_fd = fds
         os.set_inheritable(runner.lock_fd, False)
         os.dup2(orders_fd, runner.orders_fd, inheritable=False)
         os.close(orders_fd)
-        runner.folder = os.fsdecode(folder)
-        runner.status = StatusFile(runner.folder)
+        runner.folder = runner.status.folder = os.fsdecode(folder)
         runner.run()
+
+    def _fork_blank(self, sock: socket.socket, group: str) -> None:
+        """Fork the first process of the part, in its cgroup."""
+        self.blank_group = cgroup.make(group)
+        self.blank_ends = super()._open_pipes()
+        spec_read, self.spec_fd = os.pipe()
+        runner, self.blank = os.getpid(), os.fork()
+        if self.blank == 0:
+            try:
+                sock.close()
+                for fd in (self.go_fd, self.say_fd, self.spec_fd):
+                    os.close(fd)
+                SettledRank.be_told(runner, spec_read, *self.blank_ends)
+            finally:
+                os._exit(1)
+        os.close(spec_read)
+        cgroup.enter(self.blank_group, self.blank)
 
     def _settle(self) -> None:
         if self.wake_fd < 0:
             super()._settle()
 
-    def _load(self) -> None:
-        try:
-            super()._load()
-        except BaseException:
-            if self.blank is not None:
-                self.blank.end()
-            raise
-
     def _open_pipes(self) -> tuple[int, int]:
-        blank, self.blank = self.blank, None
-        if blank is None:
-            return super()._open_pipes()
-        if blank.group != self.cgroup or not _is_for_blank(self.spec):
-            blank.end()
-            return super()._open_pipes()
-        self.go_fd, self.say_fd, self.group = blank.go_fd, blank.say_fd, blank.pid
-        self.pids[blank.pid] = 0
-        return blank.go_read, blank.say_write
+        blank, self.blank = self.blank, 0
+        if blank:
+            with contextlib.suppress(BrokenPipeError), open(self.spec_fd, "w") as file:
+                if self.blank_group == self.cgroup and not self.spec.get("stream"):
+                    json.dump(self.spec, file)
+                    file.flush()
+                    self.pids[blank], self.group = 0, blank
+                    return self.blank_ends
+        return super()._open_pipes()  # without a specification it ends
 
     def _begin(self) -> None:
         self.first_ns = time.monotonic_ns()
