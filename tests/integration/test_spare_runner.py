@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -23,8 +24,9 @@ def spare_of(bed: LaunchTestbed) -> Spare:
 
     def is_there() -> bool:
         for runner in children(bed.launcher._fork_server.pid):
-            if Path(f"/proc/{runner}/comm").read_text().strip() == FORK_SERVER_NAME:
-                found.extend((runner, blank) for blank in children(runner))
+            with contextlib.suppress(OSError):  # a runner that has ended meanwhile
+                if Path(f"/proc/{runner}/comm").read_text().strip() == FORK_SERVER_NAME:
+                    found.extend((runner, blank) for blank in children(runner))
         return bool(found)
 
     bed.wait_until(is_there)
