@@ -104,6 +104,7 @@ class SpawningRunner(PackRunner):
         runner.spec = cast("RunnerSpec", {"uid": None})  # while there is none
         runner._settle()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        account_for(None)  # has what looks accounts up loaded
         runner._fork_blank(sock, group)
         folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
         sock.close()
