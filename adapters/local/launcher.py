@@ -46,6 +46,7 @@ class LocalLauncher(PartLauncher):
             cgroup.end(stale)
 
     def _name_next(self) -> None:
+        """Choose the claim of the next part, and its cgroup, where a process may be before."""
         self._claim = secrets.token_hex(16)
         self._next_group = f"{self._groups}{self._claim}" if self._groups else ""
 
@@ -60,11 +61,12 @@ class LocalLauncher(PartLauncher):
     def _create(self, part: PartSpec) -> PartFolder:
         # the names of its nodes are nothing to a script's mpirun
         address = self._address if part.once else ""
-        claim, extra = self._claim, {"cgroup": self._next_group} if self._groups else {}
-        self._name_next()
-        return PartFolder.create(
-            self._root, part, places=self._places, extra=extra, claim=claim, address=address
+        extra = {"cgroup": self._next_group} if self._groups else {}
+        folder = PartFolder.create(
+            self._root, part, places=self._places, extra=extra, claim=self._claim, address=address
         )
+        self._name_next()
+        return folder
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that do not exist, or have too little left, and choose what it gets."""
