@@ -124,7 +124,7 @@ class SpawningRunner(PackRunner):
 
     def _fork_blank(self, sock: socket.socket, group: str) -> None:
         """Fork the first process of the part, in its cgroup."""
-        self.blank_group = cgroup.make(group)
+        self.cgroup = self.blank_group = cgroup.make(group)
         self.blank_ends = super()._open_pipes()
         spec_read, self.spec_fd = os.pipe()
         runner, self.blank = os.getpid(), os.fork()

@@ -101,6 +101,7 @@ def test_its_process_does_not_outlive_a_runner_killed_at_the_barrier(
 
 
 def test_a_specification_that_cannot_be_read_is_refused(bed: LaunchTestbed, spare: Spare) -> None:
+    group = bed.launcher._next_group or ""
     os.kill(spare[0], signal.SIGSTOP)
     spec = bed.spec("true")
     bed.launcher.claim(spec)
@@ -109,6 +110,7 @@ def test_a_specification_that_cannot_be_read_is_refused(bed: LaunchTestbed, spar
     report = bed.ended(spec.key)
     assert (report.state, report.reason) == (PartState.REFUSED, "state_unwritable")
     wait_dead(spare[1])
+    assert not os.path.isdir(group)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
