@@ -48,16 +48,20 @@ class ForkServer:
         """Process id; 0 where there is none."""
         return self._child.pid if self._child is not None else 0
 
-    def spawn(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
-        """Have a runner take over this folder and these descriptors. Raises `AdapterError`."""
+    def spawn(self, folder: Path, orders_fd: int, lock_fd: int, next_group: str | None) -> None:
+        """Have a runner take over this folder and these descriptors. Raises `AdapterError`.
+
+        `next_group` is the cgroup of the part after this one, empty: none, for which a runner is
+        forked ahead; None: none is.
+        """
         if self._child is None or self._child.poll() is not None:
             self._restart()
         try:
-            self._send(folder, orders_fd, lock_fd)
+            self._send(folder, next_group, orders_fd, lock_fd)
         except OSError:
             self._restart()
             try:
-                self._send(folder, orders_fd, lock_fd)
+                self._send(folder, next_group, orders_fd, lock_fd)
             except OSError as error:
                 raise AdapterError(
                     f"the part runners' fork server does not answer: {error}"
@@ -82,9 +86,10 @@ class ForkServer:
                 self._child.wait()
         self._child = None
 
-    def _send(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
+    def _send(self, folder: Path, group: str | None, *fds: int) -> None:
         assert self._socket is not None
-        socket.send_fds(self._socket, [os.fsencode(folder)], [orders_fd, lock_fd])
+        text = str(folder) if group is None else f"{folder}\0{group}"
+        socket.send_fds(self._socket, [os.fsencode(text)], fds)
 
     def _restart(self) -> None:
         self.close()

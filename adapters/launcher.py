@@ -51,6 +51,8 @@ class PartLauncher:
     """``module:class`` that carries a part, the module within this package."""
     honours: frozenset[str] = frozenset({"account"})
     """Options of jobs that are carried out here; an account may stand for nothing."""
+    _next_group: str | None = None
+    """Cgroup of the next part, empty: none; None: its runner is not forked ahead."""
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir.resolve()
@@ -330,7 +332,7 @@ class PartLauncher:
         lock_fd = os.open(folder.path / "lock", os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._fork_server.spawn(folder.path, orders_fd, lock_fd)
+            self._fork_server.spawn(folder.path, orders_fd, lock_fd, self._next_group)
         finally:
             os.close(orders_fd)
             os.close(lock_fd)

@@ -244,6 +244,7 @@ class ExecutorService:
             self._trouble("poll_failed", error)
             return
         self._known = {report.key: report for report in reports}
+        changed = list[tuple[PartReport, dict[str, Any]]]()
         for report in news:
             before = self.core.state.parts.get(report.key)
             is_usual = report.pack and not (report.exit_code or report.detail)
@@ -252,8 +253,10 @@ class ExecutorService:
                 if report.is_ended:
                     fields["exit_code"] = report.exit_code
                     fields |= {"reason": report.reason, "detail": report.detail}
-                self.log.info(f"part_{report.state}", **fields)
+                changed.append((report, fields))
         self._turn(PartNews(report=report) for report in news)
+        for report, fields in changed:  # afterwards: a job may wait for the turn
+            self.log.info(f"part_{report.state}", **fields)
 
     async def _looking(self) -> None:
         while True:

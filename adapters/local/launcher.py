@@ -39,10 +39,16 @@ class LocalLauncher(PartLauncher):
         home = cgroup.own()
         mark = crc32(os.fsencode(state_dir.resolve()))
         self._groups = f"{home}/coalloc-{mark:08x}-" if home else ""
+        self._name_next()
         super().__init__(state_dir)
         used = {folder.cgroup for folder in self._parts.values()}
         for stale in set(glob(f"{self._groups}*") if home else ()) - used:
             cgroup.end(stale)
+
+    def _name_next(self) -> None:
+        """Choose the claim of the next part, and its cgroup, where a process may be before."""
+        self._claim = secrets.token_hex(16)
+        self._next_group = f"{self._groups}{self._claim}" if self._groups else ""
 
     def kept(self) -> dict[str, str]:
         """Nodes whose slots are kept from others by what could not be ended, and that in words."""
@@ -55,11 +61,12 @@ class LocalLauncher(PartLauncher):
     def _create(self, part: PartSpec) -> PartFolder:
         # the names of its nodes are nothing to a script's mpirun
         address = self._address if part.once else ""
-        claim = secrets.token_hex(16)
-        extra = {"cgroup": f"{self._groups}{claim}"} if self._groups else {}
-        return PartFolder.create(
-            self._root, part, places=self._places, extra=extra, claim=claim, address=address
+        extra = {"cgroup": self._next_group} if self._groups else {}
+        folder = PartFolder.create(
+            self._root, part, places=self._places, extra=extra, claim=self._claim, address=address
         )
+        self._name_next()
+        return folder
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that do not exist, or have too little left, and choose what it gets."""

@@ -30,10 +30,11 @@ def own() -> str:
 
 
 def make(folder: str) -> str:
-    """Make a group; its folder, or empty where it cannot be made."""
+    """Make a group that may be there; its folder, or empty where it cannot be made."""
     if folder:
         with contextlib.suppress(OSError):
-            os.mkdir(folder, 0o755)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o755)
             return folder
     return ""
 

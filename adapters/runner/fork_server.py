@@ -1,5 +1,8 @@
 """The fork server: a warm process of the launcher's that forks a runner for each claim.
 
+Where the launcher says what the cgroup of the next part will be, a spare runner is forked ahead.
+It holds neither files nor the lock of any part before it gets its own, and ends with the server.
+
 Imports the standard library only, as the runners do.
 """
 
@@ -14,9 +17,10 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from coalloc.adapters.runner.rank import be_subreaper
+from coalloc.adapters.runner.rank import PR_SET_NAME, be_subreaper, prctl
 from coalloc.adapters.runner.status import (
     END,
     FORK_SERVER_NAME,
@@ -39,6 +43,8 @@ from coalloc.adapters.runner.sweep import (
 ORDERS_FD, LOCK_FD = 0, 1
 STAYS = b"stays"
 """Said when the socket is closed and runners live."""
+SPARE_AFTER_MS = 10.0
+"""A spare runner is forked when nothing has come for so long: starts under way go first."""
 
 
 class PartRunner(Protocol):
@@ -52,11 +58,14 @@ class PartRunner(Protocol):
     def run(self) -> None:
         """Carry the part to its end and record it."""
 
+    @classmethod
+    def run_when_told(cls, sock: socket.socket, group: str) -> None:
+        """Be the runner of the part that comes over the socket, if one does; called in spares."""
+
 
 def named(name: str) -> None:
     """Give this process the name that `ps` and the reader of loads know it by."""
-    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:
-        file.write(name)
+    prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 class Keeper:
@@ -167,6 +176,75 @@ def _is_reaped(pid: int) -> bool:
         return True
 
 
+class Forks:
+    """Forks runners, of which one may be a spare: forked ahead, it waits for its part."""
+
+    def __init__(self, sock: socket.socket, runner: type[PartRunner], keeper: Keeper) -> None:
+        self._socket, self._runner, self._keeper = sock, runner, keeper
+        self.group: str | None = None
+        """Cgroup of the next part, empty: none; None: no spare is wanted."""
+        self._spare: socket.socket | None = None
+        self._pid = 0
+
+    @property
+    def is_spare_due(self) -> bool:
+        return self.group is not None and self._spare is None and self._keeper.sweep is None
+
+    def fork_spare(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        group = self.group or ""
+
+        def run() -> None:
+            ours.close()
+            self._runner.run_when_told(theirs, group)
+
+        self._pid = self._fork(run)
+        self._spare = ours
+        theirs.close()
+
+    def end_spare(self) -> None:
+        """Have the spare end, unless it has got a part."""
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
+
+    def start(self, folder: str, fds: list[int]) -> None:
+        """Have a part run; where that fails, it ends as one whose runner died before the start."""
+        pid = 0
+        if self._spare is not None:
+            with contextlib.suppress(OSError):  # it was killed
+                socket.send_fds(self._spare, [os.fsencode(folder)], fds)
+                pid = self._pid
+        self.end_spare()
+        pid = pid or self._fork(lambda: self._run(folder, fds))
+        if self._keeper.is_kept and pid > 0:
+            self._keeper.runners[pid] = folder, fds.pop(LOCK_FD)
+        for passed in fds:
+            os.close(passed)
+
+    def _run(self, folder: str, fds: list[int]) -> None:
+        named(RUNNER_NAME)
+        for passed in fds:
+            os.set_inheritable(passed, False)
+        self._runner(folder, fds[ORDERS_FD], fds[LOCK_FD]).run()
+
+    def _fork(self, run: Callable[[], None]) -> int:
+        """Fork a process that does this and ends; returns its id, or -1."""
+        pid = -1
+        with contextlib.suppress(OSError):
+            pid = os.fork()
+        if pid == 0:
+            try:
+                self._socket.close()
+                self._keeper.let_go()
+                os.setsid()
+                run()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        return pid
+
+
 def serve(socket_fd: int, runner: type[PartRunner]) -> None:
     """Fork a runner for every folder that comes over this socket, until it is closed.
 
@@ -184,6 +262,7 @@ def serve(socket_fd: int, runner: type[PartRunner]) -> None:
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     keeper = Keeper(is_kept=runner.is_kept)
+    forks = Forks(sock, runner, keeper)
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     poller.register(wake_read, select.POLLIN)
@@ -191,43 +270,26 @@ def serve(socket_fd: int, runner: type[PartRunner]) -> None:
     gc.freeze()
     is_open = True
     while is_open or not keeper.is_idle:
-        for fd, _ in poller.poll(keeper.wait_ms()):
+        found = poller.poll(SPARE_AFTER_MS if forks.is_spare_due else keeper.wait_ms())
+        if not found and forks.is_spare_due:
+            forks.fork_spare()
+        for fd, _ in found:
             if fd == wake_read:
                 os.read(wake_read, 4096)
                 keeper.reap()
                 continue
-            folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
-            if folder:
-                _fork(sock, os.fsdecode(folder), fds, runner, keeper)
+            message, fds, _, _ = socket.recv_fds(sock, 2 * PAGE, 2)
+            if message:
+                folder, is_wanted, group = os.fsdecode(message).partition("\0")
+                forks.group = group if is_wanted else None
+                forks.start(folder, fds)
                 continue
-            is_open = False
+            is_open, forks.group = False, None
             poller.unregister(sock)
+            forks.end_spare()
             if not keeper.is_idle:
                 with contextlib.suppress(OSError):  # the executor may have been killed
                     sock.send(STAYS)
+        if keeper.sweep is not None:
+            forks.end_spare()  # it is below this process as the dead are
         keeper.step()
-
-
-def _fork(
-    sock: socket.socket, folder: str, fds: list[int], runner: type[PartRunner], keeper: Keeper
-) -> None:
-    """Fork a runner; where that fails, its part ends as one whose runner died before the start."""
-    pid = -1
-    with contextlib.suppress(OSError):
-        pid = os.fork()
-    if pid == 0:
-        try:
-            sock.close()
-            keeper.let_go()
-            os.setsid()
-            named(RUNNER_NAME)
-            for passed in fds:
-                os.set_inheritable(passed, False)
-            runner(folder, fds[ORDERS_FD], fds[LOCK_FD]).run()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    if keeper.is_kept and pid > 0:
-        keeper.runners[pid] = folder, fds.pop(LOCK_FD)
-    for passed in fds:
-        os.close(passed)

@@ -24,7 +24,7 @@ from coalloc.adapters.runner.sweep import calm_down
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 GPUS = ("COALLOC_GPUS", "CUDA_VISIBLE_DEVICES")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT_OUTPUT = "coalloc-%j.out"
@@ -82,6 +82,15 @@ def account_of(uid: int, act: str) -> pwd.struct_passwd:
         return pwd.getpwuid(uid)
     except KeyError:
         raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
+
+
+def account_for(uid: int | None) -> pwd.struct_passwd | None:
+    """Account of a part's processes; None: of this process, which has none. Raises `FaultError`."""
+    if uid is not None:
+        return account_of(uid, "start processes")
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(os.geteuid())
+    return None
 
 
 def let_go(go_fd: int, count: int) -> None:

@@ -30,7 +30,7 @@ from coalloc.adapters.runner.orders import OrderLoop, wake_on_signals
 from coalloc.adapters.runner.rank import (
     DEFAULT_OUTPUT,
     Rank,
-    account_of,
+    account_for,
     be_subreaper,
     fault_of,
     faults_of_files,
@@ -112,8 +112,7 @@ class Runner(OrderLoop):
     # -- up to the barrier
 
     def _open(self) -> None:
-        self.wake_fd = wake_on_signals(self.orders_fd, self._told_to_end)
-        be_subreaper()
+        self._settle()
         self._load()
         self.spec["cgroup"] = self.cgroup = cgroup.make(self.spec.get("cgroup", ""))
         if self.spec.get("once"):
@@ -123,6 +122,11 @@ class Runner(OrderLoop):
         kind = "" if is_held else self.spec.get("stream", "")
         self.streams = Streams(self._say_stream, self._signal_all, kind)
         self._renew()
+
+    def _settle(self) -> None:
+        """Be what does not depend on the part."""
+        self.wake_fd = wake_on_signals(self.orders_fd, self._told_to_end)
+        be_subreaper()
 
     def _told_to_end(self) -> None:
         self.stop("cancelled", "its runner was told to")
@@ -139,21 +143,13 @@ class Runner(OrderLoop):
         with faults_of_files(self.folder):
             self.status.preallocate(len(self.spec["ranks"]), len(self.spec.get("members", ())))
 
-    def _account(self) -> pwd.struct_passwd | None:
-        uid = self.spec["uid"]
-        if uid is not None:
-            return account_of(uid, "start processes")
-        with contextlib.suppress(KeyError):
-            return pwd.getpwuid(os.geteuid())
-        return None
-
     def _fork_ranks(self) -> None:
-        account = self._account()
+        account = account_for(self.spec["uid"])
         self._open_streams(account)
-        go_read, self.go_fd = os.pipe()
-        self.say_fd, say_write = os.pipe()
+        go_read, say_write = self._open_pipes()
         os.set_blocking(self.say_fd, False)
-        for index in range(len(self.codes)):
+        outside = []
+        for index in range(len(self.pids), len(self.codes)):
             rank = Rank(self.spec, index, account, self.streams.ends)
             pid = os.fork()
             if pid == 0:
@@ -166,18 +162,25 @@ class Runner(OrderLoop):
                 with contextlib.suppress(OSError):  # the child has done it itself
                     os.setpgid(pid, self.group)
             self.pids[pid] = index
-        if self.cgroup:
+            outside.append(pid)
+        if self.cgroup and outside:
             self.entering.acquire()
             try:
-                _thread.start_new_thread(self._enter, (tuple(self.pids),))
+                _thread.start_new_thread(self._enter, (outside,))
             except RuntimeError:  # no more threads
-                self._enter(tuple(self.pids))
+                self._enter(outside)
         os.close(go_read)
         os.close(say_write)
         self._poll(self.say_fd)
         self.streams.watch(self.poller)
 
-    def _enter(self, pids: tuple[int, ...]) -> None:
+    def _open_pipes(self) -> tuple[int, int]:
+        """Open what says go to the ranks, and what hears of them; returns their ends of both."""
+        go_read, self.go_fd = os.pipe()
+        self.say_fd, say_write = os.pipe()
+        return go_read, say_write
+
+    def _enter(self, pids: list[int]) -> None:
         """Have the ranks enter the cgroup, which the kernel takes its time for: beside all else."""
         for pid in pids:
             cgroup.enter(self.cgroup, pid)

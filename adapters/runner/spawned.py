@@ -1,4 +1,4 @@
-"""Members of a part that begin behind the first one, on the executor's own machine: without forks.
+"""Starts on the executor's own machine: a process forked ahead of its part, members without forks.
 
 Imports the standard library only, of a Python that can spawn: it is not sent to nodes.
 """
@@ -6,13 +6,47 @@ Imports the standard library only, of a Python that can spawn: it is not sent to
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import signal
+import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coalloc.adapters.runner import cgroup
+from coalloc.adapters.runner.fork_server import named
 from coalloc.adapters.runner.pack import PackRunner
-from coalloc.adapters.runner.rank import SHED, Rank, unspare
+from coalloc.adapters.runner.rank import (
+    PR_SET_PDEATHSIG,
+    SHED,
+    Rank,
+    account_for,
+    prctl,
+    unspare,
+)
+from coalloc.adapters.runner.status import PAGE, RUNNER_NAME
+
+if TYPE_CHECKING:
+    from coalloc.adapters.runner.spec import RunnerSpec
+
+
+class SettledRank(Rank):
+    """A process that has shed its signals before it knew its part."""
+
+    @classmethod
+    def be_told(cls, runner: int, spec_read: int, go_read: int, say_write: int) -> None:
+        """Become a part's first process as soon as its specification comes; return if none does."""
+        Rank._shed_signals()
+        os.setpgid(0, 0)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        with open(spec_read, encoding="utf-8") as file:
+            spec = json.load(file)
+        if os.getppid() == runner:
+            cls(spec, 0, account_for(spec["uid"])).become(0, go_read, say_write)
+
+    @staticmethod
+    def _shed_signals() -> None:
+        """Done."""
 
 
 class SpawnedRank(Rank):
@@ -57,12 +91,73 @@ class SpawnedRank(Rank):
 
 
 class SpawningRunner(PackRunner):
-    """One part; its members are spawned."""
+    """One part; its first process may have been forked ahead, its members are spawned."""
+
+    blank = 0
+    """Process that was forked ahead, and waits for its specification."""
+    blank_group = ""
+
+    @classmethod
+    def run_when_told(cls, sock: socket.socket, group: str) -> None:
+        """Be ready for a part with this cgroup; run the one that comes over the socket, if any."""
+        runner = cls("", os.open(os.devnull, os.O_RDONLY), -1)
+        runner.spec = cast("RunnerSpec", {"uid": None})  # while there is none
+        runner._settle()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        account_for(None)  # has what looks accounts up loaded
+        runner._fork_blank(sock, group)
+        folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
+        sock.close()
+        if not folder:
+            os.close(runner.spec_fd)
+            os.waitpid(runner.blank, 0)
+            cgroup.end(runner.blank_group)
+            return
+        signal.signal(signal.SIGTERM, lambda *_: runner._told_to_end())
+        named(RUNNER_NAME)
+        orders_fd, runner.lock_fd = fds
+        os.set_inheritable(runner.lock_fd, False)
+        os.dup2(orders_fd, runner.orders_fd, inheritable=False)
+        os.close(orders_fd)
+        runner.folder = runner.status.folder = os.fsdecode(folder)
+        runner.run()
+
+    def _fork_blank(self, sock: socket.socket, group: str) -> None:
+        """Fork the first process of the part, in its cgroup."""
+        self.cgroup = self.blank_group = cgroup.make(group)
+        self.blank_ends = super()._open_pipes()
+        spec_read, self.spec_fd = os.pipe()
+        runner, self.blank = os.getpid(), os.fork()
+        if self.blank == 0:
+            try:
+                sock.close()
+                for fd in (self.go_fd, self.say_fd, self.spec_fd):
+                    os.close(fd)
+                SettledRank.be_told(runner, spec_read, *self.blank_ends)
+            finally:
+                os._exit(1)
+        os.close(spec_read)
+        cgroup.enter(self.blank_group, self.blank)
+
+    def _settle(self) -> None:
+        if self.wake_fd < 0:
+            super()._settle()
+
+    def _open_pipes(self) -> tuple[int, int]:
+        blank, self.blank = self.blank, 0
+        if blank:
+            with contextlib.suppress(BrokenPipeError), open(self.spec_fd, "w") as file:
+                if self.blank_group == self.cgroup and not self.spec.get("stream"):
+                    json.dump(self.spec, file)
+                    file.flush()
+                    self.pids[blank], self.group = 0, blank
+                    return self.blank_ends
+        return super()._open_pipes()  # without a specification it ends
 
     def _begin(self) -> None:
         self.first_ns = time.monotonic_ns()
         try:
-            self.group = SpawnedRank(self.spec, 0, self._account()).spawn()
+            self.group = SpawnedRank(self.spec, 0, account_for(self.spec["uid"])).spawn()
         except BaseException:
             self.first_ns = None
             raise
