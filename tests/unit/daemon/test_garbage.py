@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
 from coalloc.daemon import garbage
+
+MARGIN = 10_000
 
 
 class Knot:
@@ -18,31 +19,28 @@ class Knot:
         self.itself = self
 
 
-@pytest.fixture
-def collected() -> Iterator[None]:
-    gc.collect()
-    before = gc.get_freeze_count()
-    callback = garbage.FrozenGarbage()
-    gc.callbacks.append(callback)
-    yield
-    gc.callbacks.remove(callback)
-    gc.unfreeze()
-    if before:
-        gc.freeze()
-
-
-def test_what_is_frozen_is_looked_at_again_when_twice_as_much_is(
-    collected: None,
+def test_what_is_frozen_is_looked_at_again_when_much_more_is(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    knot = Knot()
-    gone = weakref.ref(knot)
     gc.collect()
-    assert gc.get_freeze_count() > 0
-    del knot
-    gc.collect()
-    assert gone() is not None, "it was frozen while it lived"
-    others = [[number] for number in range(2 * max(garbage.LEAST, gc.get_freeze_count()))]
-    for _ in range(3):
+    frozen = gc.get_freeze_count()
+    monkeypatch.setattr(garbage, "LEAST", frozen + len(gc.get_objects()) + MARGIN)
+    callback = garbage.FrozenGarbage()
+    try:
+        knot = Knot()
+        gone = weakref.ref(knot)
         gc.collect()
-    assert gone() is None
-    assert len(others) > garbage.LEAST
+        callback("stop", {"generation": 2})
+        del knot
+        gc.collect()
+        assert gone() is not None, "it was frozen while it lived"
+        others = [[number] for number in range(2 * MARGIN)]
+        for _ in range(2):
+            callback("stop", {"generation": 2})
+            gc.collect()
+        assert gone() is None
+        assert len(others) > MARGIN
+    finally:
+        gc.unfreeze()
+        if frozen:
+            gc.freeze()
