@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from coalloc.core.base.events import CoreEvent
+from coalloc.core.base.events import CoreEvent, Ticked
 
 
 class CoreLoop:
@@ -21,6 +21,8 @@ class CoreLoop:
         self._is_scheduled = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timers: set[asyncio.TimerHandle] = set()
+        self._alarms: set[float] = set()
+        self._has_tick = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,6 +54,21 @@ class CoreLoop:
         handle = self._loop.call_later(delay_s, fire)
         self._timers.add(handle)
 
+    def wake(self, at: float, delay_s: float) -> None:
+        """Offer a tick at a time, so many seconds from now; no turn gets more than one."""
+        if at in self._alarms:
+            return
+
+        def ring() -> None:
+            self._alarms.discard(at)
+            if not self._has_tick:
+                self._has_tick = True
+                self.offer(Ticked())
+
+        if self._loop is not None:
+            self._alarms.add(at)
+            self.later(delay_s, ring)
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -63,6 +80,6 @@ class CoreLoop:
             loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._is_scheduled = False
+        self._is_scheduled = self._has_tick = False
         batch, self._inbox = self._inbox, []
         self._on_batch(batch)

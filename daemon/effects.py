@@ -20,7 +20,6 @@ from coalloc.core.base.effects import (
     TurnAway,
     Wake,
 )
-from coalloc.core.base.events import Ticked
 from coalloc.core.base.messages import Numbered, Ping, Welcome
 from coalloc.core.base.state import State
 from coalloc.core.jobs.after_restore import is_untold
@@ -69,7 +68,7 @@ def carry_out(service: Service, effects: list[Effect], now: float) -> None:
                 waiting = service.delivery.waiting()
                 service.metrics.sample(state, waiting, service.server.faults)
             case Wake(at=at):
-                service.loop.later(max(0.0, at - now), lambda: service.loop.offer(Ticked()))
+                service.loop.wake(at, max(0.0, at - now))
             case _:
                 pass
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,7 @@ from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.assembly import cache_dir, opened
 from coalloc.daemon.config_checks import check
+from coalloc.daemon.garbage import FrozenGarbage
 from coalloc.daemon.monitoring.figures import (
     EVERY_S,
     Survey,
@@ -117,6 +119,7 @@ def _run(args: argparse.Namespace) -> int:
     # glibc keeps ever larger blocks of long messages, mallopt(3); other C libraries do not.
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
+    gc.callbacks.append(FrozenGarbage())
     asyncio.run(_serve(config, path))
     return 0
 

@@ -80,6 +80,8 @@ class Solved(SingleEvent, frozen=True, kw_only=True):
     round: int
     plan: Plan
     solve_s: float
+    text: bytes = b""
+    """The plan as ``coalloc-plan/1``, where it came as such; empty: it did not."""
 
 
 class SolveFailed(SingleEvent, frozen=True, kw_only=True):

@@ -47,6 +47,8 @@ class RoundState:
     committed: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     """Jobs that were changed since its snapshot."""
+    touched: set[str] = field(default_factory=set)
+    """Jobs whose records were replaced or dropped since: all others wait as they did."""
     taken: set[str] = field(default_factory=set)
     """Nodes on which something was started meanwhile along the plan before."""
     coallocated: int = 0
@@ -130,6 +132,8 @@ class State:
         old = self.jobs.get(record.id)
         if old is not None:
             self._uncount(old)
+        if self.round is not None:
+            self.round.touched.add(record.id)
         self.jobs[record.id] = record
         self._follow(record)
         is_planned = record.is_waiting and not record.flow and record.rest is None
@@ -217,6 +221,8 @@ class State:
             self._uncount(record)
             self.packs.forget(record)
             self.native.forget(record)
+        if self.round is not None:
+            self.round.touched.add(job)
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
         self.composites.pop(job, None)

@@ -88,28 +88,28 @@ class Offers:
     """By node name: slots that are taken now."""
     marks: Marks = field(default_factory=Marks)
     _kept: dict[Hashable, Offer] = field(default_factory=dict)
-    _are_needed: bool | None = None
-    _are_of_time: bool = True
+    are_needed: bool = field(init=False)
+    """For all jobs; else only for those with a deadline and no time limit, or with data."""
+    _are_of_time: bool = field(init=False)
     """Jobs that differ in nothing but their time limits are of several kinds."""
+
+    def __post_init__(self) -> None:
+        clusters, is_reserved = self.state.clusters.values(), bool(self.state.maintenance.reserved)
+        rules = [each.reading.rules for each in clusters if each.reading is not None]
+        self.are_needed = is_reserved or any(
+            cluster.refused
+            or cluster.settings.owner
+            or not cluster.takes_parts
+            or SHAPES not in (cluster.abilities or ())
+            or (cluster.reading is not None and cluster.reading.rules)
+            for cluster in clusters
+        )
+        self._are_of_time = is_reserved or any(each and each.are_of_time for each in rules)
 
     def of(self, record: JobRecord) -> Offer:
         """Offer of the clusters to a waiting job."""
-        if self._are_needed is None:
-            self._are_needed = bool(self.state.maintenance.reserved) or any(
-                cluster.refused
-                or cluster.settings.owner
-                or not cluster.takes_parts
-                or SHAPES not in (cluster.abilities or ())
-                or (cluster.reading is not None and cluster.reading.rules)
-                for cluster in self.state.clusters.values()
-            )
-            readings = (cluster.reading for cluster in self.state.clusters.values())
-            rules = [reading.rules for reading in readings if reading is not None]
-            self._are_of_time = bool(self.state.maintenance.reserved) or any(
-                each is not None and each.are_of_time for each in rules
-            )
         is_timed = record.finish_by is not None and record.job.time_limit is None
-        if not (self._are_needed or is_timed or record.is_staged) or record.foreign:
+        if not (self.are_needed or is_timed or record.is_staged) or record.foreign:
             return NO_OFFER
         job = record.job
         own = record.id if is_timed or record.is_staged else record.stream

@@ -14,7 +14,7 @@ user runtime estimates", IEEE TPDS 18(6), 2007: the mean of the last two runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -76,19 +76,23 @@ def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
     return (*values, base_time)[-KEPT:]
 
 
-def history_for(
-    ratios: Mapping[str, tuple[float, ...]], keys: Mapping[str, Sequence[str]]
-) -> History:
+def history_for(ratios: Mapping[str, tuple[float, ...]], records: Iterable[JobRecord]) -> History:
     """Of some jobs, how long those like them took by what was planned.
 
     The ratios of real by planned run times are by history key, the newest last; of the keys of a
     job, the first that has anything counts.
     """
     places: dict[str, int] = {}
-    known = {
-        job: next((key for key in names if key in ratios), None) for job, names in keys.items()
-    }
-    of = {job: places.setdefault(key, len(places)) for job, key in known.items() if key is not None}
+    place_of: dict[tuple[str, str, str], int | None] = {}
+    of: dict[str, int] = {}
+    for record in records:
+        program = record.user, record.command, record.name
+        if program not in place_of:
+            keys = UserProgram.of(record).history_keys
+            known = next((key for key in keys if key in ratios), None)
+            place_of[program] = None if known is None else places.setdefault(known, len(places))
+        if (place := place_of[program]) is not None:
+            of[record.id] = place
     newest = list(ratios.values())[-POOLED:]
     return History(
         pool=tuple(value for values in newest for value in values),

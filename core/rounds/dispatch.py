@@ -30,7 +30,7 @@ from math import inf
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.plan_order import Entry, PlanOrder, Precedence, first_of
 from coalloc.core.base.projects import ProjectUser
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.jobs.occupation import SlotsInUse
 from coalloc.core.jobs.suitable_nodes import laid_out, procs_on
@@ -217,12 +217,13 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     if not (is_of_tasks or starts_jobs(state)):
         schedule.order, schedule.arrived = None, []
         return
-    # As `waits` has it, for many jobs at once.
-    pending = {job for job in state.waiting if state.jobs[job].state is JobState.PENDING}
+    # As `waits` has it, for many jobs at once: but for these, those of the snapshot wait still.
+    looked_at = (*current.touched, *state.composites)
+    gone = current.changed.union(job for job in looked_at if not waits(state, (job, "")))
     order = schedule.order = PlanOrder.of(
         plan,
         current.number,
-        lambda e: e[0] not in current.changed and (waits(state, e) if e[1] else e[0] in pending),
+        lambda e: e[0] not in (current.changed if e[1] else gone) and (not e[1] or waits(state, e)),
     )
     order.is_fresh = True
     if not queue:  # no policy was asked

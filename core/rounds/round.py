@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import accumulate
 
+from msgspec import Raw
+
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import JobState
@@ -26,7 +28,7 @@ from coalloc.core.jobs import deadlines, twins
 from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.eligibility import refused_by_all, reserved_text
 from coalloc.core.learning import promises
-from coalloc.core.learning.estimates import UserProgram, history_for
+from coalloc.core.learning.estimates import history_for
 from coalloc.core.rounds import dispatch, snapshots
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds.turn import StartRule
@@ -35,10 +37,11 @@ from coalloc.core.starts import further_queues
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
-from coalloc.model.formats.plan_json import plan_to_keep
+from coalloc.model.formats.plan_json import plan_to_keep, write_plan
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
 LONG = 1000
@@ -98,9 +101,8 @@ def _solve(
     if state.learning.ratios and current.history is NO_HISTORY:
         views = (current.snapshot, *lifted.values())
         names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
-        records = [state.jobs[name] for name in names if name in state.jobs]
-        keys = {r.id: UserProgram.of(r).history_keys for r in records}
-        current.history = history_for(state.learning.ratios, keys)
+        records = (state.jobs[name] for name in names if name in state.jobs)
+        current.history = history_for(state.learning.ratios, records)
     return Solve(
         round=current.number,
         snapshot=current.snapshot,
@@ -146,14 +148,16 @@ def solved(state: State, event: Solved, now: float) -> None:
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     if told is not event.plan and current.committed:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
-    body = plan_to_keep(told)
+    is_as_told = bool(event.text) and told is event.plan
+    body = Raw(event.text) if is_as_told else plan_to_keep(told)
     state.schedule.plan = told
     state.out.append(SavePlan(round=current.number, time=now, body=body))
     notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
     if isinstance(notes, Mapping) and notes != state.learning.notes.get(plan.policy):
         state.learning.notes[plan.policy] = notes
         state.out.append(SaveNotes(policy=plan.policy, notes=notes))
-    summary = {key: body[key] for key in ("policy", "status", "objective")}
+    head = write_plan(replace(told, placements=(), deferred=(), front=()))
+    summary = {key: head[key] for key in ("policy", "status", "objective")}
     state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
     _finish(state, current, told, event.solve_s, now)
 
@@ -306,8 +310,10 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
     levels = [level for level, _ in begun]
     latest = list(accumulate((arrived for _, arrived in begun), max))
     for job in state.waiting:
+        if (arrived := arrival(job)) >= latest[-1]:
+            continue
         not_before = bisect_right(levels, first.get(job, 0.0))
-        if not_before == 0 or arrival(job) >= latest[not_before - 1]:
+        if not_before == 0 or arrived >= latest[not_before - 1]:
             continue
         record = state.jobs[job]
         is_held = record.state is not JobState.PENDING or record.opens(now) > now

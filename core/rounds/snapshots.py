@@ -60,12 +60,13 @@ def snapshot(
         if record.id not in without and (held or record.state is not JobState.HELD)
     ]
     offers = Offers(state=state, now=now, busy=busy_slots(state))
-    views = _waiting(state, planned, offers, now)
+    records, jobs = _waiting(state, planned, offers, now)
     if LIMITS not in lifted and state.sharing.tree.has_limits:
         book = LimitBook(state, now)
-        views = [(record, limits.capped(book, record, job)) for record, job in views]
-    queue = _weighted(state, views, now, shared=SHARES not in lifted)
-    if GUARANTEES not in lifted:
+        jobs = [limits.capped(book, *each) for each in zip(records, jobs, strict=True)]
+    queue = _weighted(state, records, jobs, now, shared=SHARES not in lifted)
+    if GUARANTEES not in lifted and state.sharing.tree.guaranteed:
+        views = list(zip(records, jobs, strict=True))
         reservations += guarantees.reservations(state, views, clusters, running, now)
     return Snapshot(
         time=now,
@@ -141,28 +142,50 @@ def _reservations(
 
 def _waiting(
     state: State, records: Iterable[JobRecord], offers: Offers, now: float
-) -> list[tuple[JobRecord, Job]]:
-    """The waiting jobs with their views; what a job waits for has arrived before it."""
+) -> tuple[list[JobRecord], list[Job]]:
+    """The waiting jobs to be planned and their views; what a job waits for has arrived before it.
+
+    Two lists rather than pairs, and most jobs as they are: of a long queue each look counts.
+    """
+    passed, composites = state.findings.passed_over, state.composites
     seen = set(state.placed)
-    views: list[tuple[JobRecord, Job]] = []
+    chosen: list[JobRecord] = []
+    views: list[Job] = []
     for record in records:
-        view = waiting_view(record, state, seen, now, offers)
+        view: Job | None = record.job
+        if (
+            offers.are_needed
+            or record.needs
+            or record.not_before
+            or record.barred
+            or record.late
+            or record.finish_by is not None
+            or record.stage_in
+            or record.stage_out
+            or record.state is JobState.HELD
+            or record.job.clusters is not None
+            or not record.job.earliest >= 0.0
+            or record.job.submitted > now
+            or record.id in passed
+            or record.id in composites
+        ):
+            view = waiting_view(record, state, seen, now, offers)
         if view is not None:
-            views.append((record, view))
-            seen.add(view.id)
-    return views
+            chosen.append(record)
+            views.append(view)
+            seen.add(record.id)
+    return chosen, views
 
 
 def _weighted(
-    state: State, views: Sequence[tuple[JobRecord, Job]], now: float, *, shared: bool
+    state: State, records: Sequence[JobRecord], jobs: list[Job], now: float, *, shared: bool
 ) -> list[Job]:
     """The waiting jobs with their effective weights, in which shares may not count."""
-    jobs = [job for _, job in views]
     if not priority.is_on(state):
         return jobs
     turns = priority.Turns(state, now)
     state.schedule.turn_of = turns.precedence
-    made = priority.factors(state, (record for record, _ in views), now, turns)
+    made = priority.factors(state, records, now, turns)
     return [
         replace(job, weight=found.weight, priority=found.precedence)
         if shared

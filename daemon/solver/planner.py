@@ -72,7 +72,7 @@ class RoundPlanner:
         late = False
         asked = self.request(effect.policy, effect.history, effect.notes)
         try:
-            plan = await self._plan(effect, asked)
+            plan, text = await self._plan(effect, asked)
         except UnusablePlanError as error:
             why, jobs, late, plan = str(error), error.jobs, error.late, None
         except Exception as error:
@@ -92,11 +92,11 @@ class RoundPlanner:
             )
         else:
             self._previous = order_of_starts(plan)
-            self._offer(Solved(round=effect.round, plan=plan, solve_s=spent))
+            self._offer(Solved(round=effect.round, plan=plan, solve_s=spent, text=text))
         if effect.lifted:
             await self.costs.compute(effect, plan, asked, self.rounds.time_limit_s)
 
-    async def _plan(self, effect: Solve, asked: Request) -> Plan:
+    async def _plan(self, effect: Solve, asked: Request) -> tuple[Plan, bytes]:
         waiting = self.rounds.commit_first_incumbent
 
         def found(body: bytes) -> None:
@@ -105,7 +105,7 @@ class RoundPlanner:
                 waiting = False
                 self._offer(IncumbentFound(round=effect.round, plan=decode_plan(body)))
 
-        return await self.solve(effect.snapshot, asked, found)
+        return await self._solution(effect.snapshot, asked, found)
 
     def request(
         self,
@@ -128,16 +128,20 @@ class RoundPlanner:
             node_entries=NODE_ENTRIES,
         )
 
-    async def solve(
+    async def solve(self, snapshot: Snapshot, request: Request) -> Plan:
+        """A plan that passed the checker. Raises `UnusablePlanError` with the reason."""
+        return (await self._solution(snapshot, request))[0]
+
+    async def _solution(
         self,
         snapshot: Snapshot,
         request: Request,
         on_incumbent: Callable[[bytes], None] | None = None,
-    ) -> Plan:
-        """A plan that passed the checker. Raises `UnusablePlanError` with the reason."""
+    ) -> tuple[Plan, bytes]:
+        """The same with its text, which is empty where no solver wrote one."""
         is_last = request.policy == LAST
         if not self._solver.is_warm or (is_last and len(snapshot.queue) <= IN_THREAD):
-            return await asyncio.to_thread(plainly, snapshot)
+            return await asyncio.to_thread(plainly, snapshot), b""
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(encode_snapshot, snapshot)
         limit_s = self.rounds.time_limit_s * (PATIENCE if is_last else 1.0)
@@ -145,12 +149,12 @@ class RoundPlanner:
             body, request, deadline_s=limit_s, on_incumbent=on_incumbent
         )
         if is_last and outcome.plan is None and outcome.status != "error":
-            return await asyncio.to_thread(plainly, snapshot)
+            return await asyncio.to_thread(plainly, snapshot), b""
         if outcome.plan is None:
             why = outcome.message or outcome.status
             raise UnusablePlanError(why, outcome.jobs, late=outcome.status == "killed")
         try:
-            return decode_plan(outcome.plan)
+            return decode_plan(outcome.plan), outcome.plan
         except msgspec.DecodeError as error:
             raise UnusablePlanError(f"its plan cannot be read: {error}") from error
 
