@@ -147,28 +147,12 @@ def _waiting(
 
     Two lists rather than pairs, and most jobs as they are: of a long queue each look counts.
     """
-    passed, composites = state.findings.passed_over, state.composites
     seen = set(state.placed)
     chosen: list[JobRecord] = []
     views: list[Job] = []
     for record in records:
         view: Job | None = record.job
-        if (
-            offers.are_needed
-            or record.needs
-            or record.not_before
-            or record.barred
-            or record.late
-            or record.finish_by is not None
-            or record.stage_in
-            or record.stage_out
-            or record.state is JobState.HELD
-            or record.job.clusters is not None
-            or not record.job.earliest >= 0.0
-            or record.job.submitted > now
-            or record.id in passed
-            or record.id in composites
-        ):
+        if offers.are_needed or not is_plain(record, state, now):
             view = waiting_view(record, state, seen, now, offers)
         if view is not None:
             chosen.append(record)
@@ -309,6 +293,27 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
                 Reservation(id=f"{record.id}:{part.index}", nodes=nodes, start=start, end=end)
             )
     return found
+
+
+def is_plain(record: JobRecord, state: State, now: float) -> bool:
+    """Whether `waiting_view` shows a job as it is, if nothing is asked of the offers but of few.
+
+    Of a long queue nearly all jobs are; where it is not sure they are not.
+    """
+    return not (
+        record.needs
+        or record.not_before
+        or record.barred
+        or record.late
+        or record.finish_by is not None
+        or record.is_staged
+        or record.state is JobState.HELD
+        or record.job.clusters is not None
+        or record.job.earliest < 0.0
+        or record.job.submitted > now
+        or record.id in state.findings.passed_over
+        or record.id in state.composites
+    )
 
 
 def waiting_view(

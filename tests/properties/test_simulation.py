@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.state import State
+from coalloc.core.jobs.offers import Offers
+from coalloc.core.rounds import snapshots
 from tests.simulation.__main__ import run, run_all
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.world import World
@@ -72,6 +79,28 @@ def test_promises_hold_under_every_fault(block: int) -> None:
     for seed in (*range(block * 4, block * 4 + 4), *BROKE[block::4]):
         _, broken = run(seed, STEPS)
         assert not broken, f"python -m tests.simulation --seed {seed} --steps {STEPS}: {broken}"
+
+
+def test_jobs_said_to_be_plain_are_seen_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, offers = Counter[bool](), list[Offers]()
+
+    def offered(**fields: Any) -> Offers:
+        offers[:] = [Offers(**fields)]
+        return offers[0]
+
+    def compared(record: JobRecord, state: State, now: float) -> bool:
+        is_plain = known(record, state, now)
+        said[is_plain] += 1
+        view = snapshots.waiting_view(record, state, (), now, offers[0]) if is_plain else None
+        assert view is (record.job if is_plain else None)
+        return is_plain
+
+    known = snapshots.is_plain
+    monkeypatch.setattr(snapshots, "Offers", offered)
+    monkeypatch.setattr(snapshots, "is_plain", compared)
+    for seed in (3, 13):
+        assert run(seed, STEPS)[1] == ""
+    assert said[True] > 50 < said[False]
 
 
 @pytest.mark.slow
