@@ -17,8 +17,8 @@ from tests.simulation.parts import HELD, Batch
 
 NOTICED_S = 8.0
 """The end of a claim that nobody wants is ordered within this, where nothing fails, seconds."""
-GIVEN_BACK_S = 20.0
-"""It is given back within this then: lost orders were sent again, and come first, seconds."""
+GIVEN_BACK_S = 30.0
+"""It is given back within this then: lost orders, up to some dozens, are sent again before, s."""
 
 
 def at_commit(daemon: DaemonHost) -> None:
