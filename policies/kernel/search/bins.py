@@ -120,7 +120,7 @@ def before_widest(
 
 @helper(inline=True)
 def idle_cost(aim: Floats, free: int, t: float, upcoming: float) -> tuple[float, float]:
-    """What is idle between two instants and before the given end, slots times s; its cost."""
+    """Idle slots times seconds between two instants and before the given end, and their cost."""
     limit = aim[END]
     begin, end = min(t, limit), min(upcoming, limit)
     if begin == end:
