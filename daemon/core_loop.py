@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from math import inf
 from typing import Any
 
 from coalloc.core.base.events import CoreEvent, Ticked
+
+JITTER_S = 0.05
+"""Between two askings for the same time."""
 
 
 class CoreLoop:
@@ -21,7 +25,7 @@ class CoreLoop:
         self._is_scheduled = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timers: set[asyncio.TimerHandle] = set()
-        self._alarms: set[float] = set()
+        self._alarms: dict[float, float] = {}  # time asked for: when it rings, by the loop
         self._has_tick = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -55,19 +59,24 @@ class CoreLoop:
         self._timers.add(handle)
 
     def wake(self, at: float, delay_s: float) -> None:
-        """Offer a tick at a time, so many seconds from now; no turn gets more than one."""
-        if at in self._alarms:
+        """Offer a tick at a time, so many seconds from now; no turn gets more than one.
+
+        The same time may be asked for again, and is sooner where the clock was set forward.
+        """
+        if self._loop is None:
+            return
+        due = self._loop.time() + delay_s
+        if self._alarms.get(at, inf) <= due + JITTER_S:
             return
 
         def ring() -> None:
-            self._alarms.discard(at)
+            self._alarms.pop(at, None)
             if not self._has_tick:
                 self._has_tick = True
                 self.offer(Ticked())
 
-        if self._loop is not None:
-            self._alarms.add(at)
-            self.later(delay_s, ring)
+        self._alarms[at] = due
+        self.later(delay_s, ring)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

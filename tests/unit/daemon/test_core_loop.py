@@ -20,7 +20,8 @@ def test_a_turn_gets_one_tick_however_many_are_due() -> None:
                 for at in (1.0, 1.0, 2.0):  # as often as events of a turn have asked
                     loop.wake(at, 0.0)
             elif len(turns) == 2:
-                loop.wake(1.0, 0.0)
+                loop.wake(1.0, 60.0)
+                loop.wake(1.0, 0.0)  # the clock was set forward
             else:
                 done.set()
 
