@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -306,20 +307,18 @@ def test_a_connection_that_is_cut_at_the_start_delays_it(
 ) -> None:
     with part(tmp_path, shell, 1, "true") as own:
 
+        def mend() -> None:
+            own.job.is_cut = False
+
+        mended = threading.Timer(0.6, mend)
+
         def go() -> None:
             own.job.is_cut = True
             keep(str(own.folder), files.AT, {"at": time.time() + 0.2})
             own.order("go 0.0")
-            signal.setitimer(signal.ITIMER_REAL, 0.6)
+            mended.start()
 
-        def mend(*_: object) -> None:
-            own.job.is_cut = False
-
-        before = signal.signal(signal.SIGALRM, mend)
-        try:
-            end = own.carried({READY: go})
-        finally:
-            signal.signal(signal.SIGALRM, before)
+        end = own.carried({READY: go})
         assert (end["state"], end["codes"]) == ("finished", [0, 0])
 
 
