@@ -296,9 +296,9 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
 
 
 def is_plain(record: JobRecord, state: State, now: float) -> bool:
-    """Whether `waiting_view` shows a job as it is, if nothing is asked of the offers but of few.
+    """Whether a waiting job is planned as it was submitted, where clusters make no offers to all.
 
-    Of a long queue nearly all jobs are; where it is not sure they are not.
+    `waiting_view` says so of nearly all jobs of a long queue; here those are told by few looks.
     """
     return not (
         record.needs

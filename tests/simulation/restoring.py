@@ -143,7 +143,7 @@ class Restorations:
             self.rewind(cluster)
 
     def is_former(self, cluster: str, order: Prepare) -> bool:
-        """Whether the daemon before the restoration has ordered this start.
+        """Whether a start was ordered before the restoration.
 
         One that was let go behind another of its slot may begin after the executor has heard of
         the next daemon.
