@@ -120,10 +120,12 @@ class Show:
         say("The solver compiles its kernels once; later starts take them from a cache.")
         self.until("the solver is warm", WARM_LIMIT_S, "solver_warmed", 1, self.compiled)
 
-    def compiled(self) -> None:
+    def compiled(self) -> int:
+        """Say how far the solver is, once it has begun; how many steps are done."""
         solver = json.loads(self.command("status", "--json", quiet=True))["solver"]
-        if not solver["is_warm"]:
+        if solver["steps"] and not solver["is_warm"]:
             print(f"compiling, {solver['done']} of {solver['steps']} steps", flush=True)
+        return int(solver["done"])
 
     def run(self) -> None:
         self.coalloc("nodes")
@@ -220,18 +222,23 @@ class Show:
         limit_s: float,
         event: str,
         count: int,
-        tell: Callable[[], None] | None = None,
+        tell: Callable[[], int] | None = None,
     ) -> None:
-        """Wait until the daemon's log has shown an event so many times; tell every `EVERY_S`."""
+        """Wait until the daemon's log has shown an event so many times; tell every `EVERY_S`.
+
+        The limit begins anew whenever `tell`, which says how far it is, says more than before.
+        """
         end = time.monotonic() + limit_s
-        told = time.monotonic()
+        told, done = time.monotonic(), 0
         while sum(line.get("event") == event for line in self._lines(0)) < count:
             if time.monotonic() > end:
                 print(self.daemon_log.read_text()[-2000:], file=sys.stderr)
-                raise DemoError(f"not after {limit_s:g} s: {what}")
+                without = " without a step" if done else ""
+                raise DemoError(f"not after {limit_s:g} s{without}: {what}")
             if tell is not None and time.monotonic() > told + EVERY_S:
-                tell()
+                before, done = done, tell()
                 told = time.monotonic()
+                end = told + limit_s if done > before else end
             time.sleep(0.05)
 
     def log_lines(self, *, quiet: bool = False) -> None:
