@@ -16,8 +16,8 @@ from pathlib import Path
 
 MODULES = (
     "durable",
-    "status",
     "once",
+    "status",
     "cgroup",
     "sweep",
     "rank",

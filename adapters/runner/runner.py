@@ -47,6 +47,7 @@ from coalloc.adapters.runner.status import (
     boot_id,
     children,
     descendants,
+    verdict,
 )
 from coalloc.adapters.runner.streams import Streams, Tail
 from coalloc.adapters.runner.sweep import (
@@ -418,7 +419,7 @@ class Runner(OrderLoop):
         self._reap()
         ran = self.is_started and self.first_ns is not None
         if not self.reason:
-            self.reason, self.detail = self._verdict()
+            self.reason, self.detail = verdict(self.spec, self.codes)
         if self.left:
             self.detail = f"{self.detail} ({self.left} processes could not be ended)".strip()
         return {
@@ -432,21 +433,6 @@ class Runner(OrderLoop):
             **({"left": self.left} if self.left else {}),
             **self._start_times(),
         }
-
-    def _verdict(self) -> tuple[str, str]:
-        for index, code in enumerate(self.codes):
-            if code is not None and code < 0:
-                name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-                return "signalled", f"{self._shown(index)} was killed by {name}"
-        for index, code in enumerate(self.codes):
-            if code:
-                return "exited", f"{self._shown(index)} exited with {code}"
-        return "exited", ""
-
-    def _shown(self, index: int) -> str:
-        rank = self.spec["ranks"][index]
-        is_command = self.spec.get("once") and HOLDS not in rank
-        return "its command" if is_command else f"rank {rank['rank']}"
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
         return self.status.record(slot, record, durable)

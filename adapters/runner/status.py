@@ -15,12 +15,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 from binascii import crc32
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coalloc.adapters.runner import durable
+from coalloc.adapters.runner.once import HOLDS
+
+if TYPE_CHECKING:
+    from coalloc.adapters.runner.spec import RunnerSpec
 
 PAGE = 4096
 READY, START, RUN, END = range(4)
@@ -70,6 +75,20 @@ def was_signalled(end: dict[str, Any]) -> bool:
     if end["reason"] in {"signalled", "exited"}:
         return any(code is not None and (code < 0 or code > SIGNAL_EXIT) for code in end["codes"])
     return bool(end["reason"] == "cancelled")
+
+
+def verdict(spec: RunnerSpec, codes: Sequence[int | None]) -> tuple[str, str]:
+    """Reason and detail of an end by the ranks' exit codes: of a signal, its negative number."""
+    signals = (code for code in codes if code is not None and code < 0)
+    bad = next(signals, 0) or next(filter(None, codes), 0)
+    if not bad:
+        return "exited", ""
+    rank = spec["ranks"][codes.index(bad)]
+    who = "its command" if spec.get("once") and HOLDS not in rank else f"rank {rank['rank']}"
+    if bad > 0:
+        return "exited", f"{who} exited with {bad}"
+    name = signal.Signals(-bad).name if -bad in set(signal.Signals) else str(-bad)
+    return "signalled", f"{who} was killed by {name}"
 
 
 class StatusFile:

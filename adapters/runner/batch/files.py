@@ -30,7 +30,7 @@ from coalloc.adapters.runner.grant import kept, settled
 from coalloc.adapters.runner.once import OF_TASKS, is_holder, script_environment, started_once
 from coalloc.adapters.runner.rank import DEFAULT_OUTPUT, Rank, output_path
 from coalloc.adapters.runner.spec import BatchSpec, NodeSpec
-from coalloc.adapters.runner.status import END, READY, RUN, SIGNAL_EXIT
+from coalloc.adapters.runner.status import END, READY, RUN, SIGNAL_EXIT, verdict
 from coalloc.adapters.runner.talk import LONGEST_WAIT_S, LineConnection, TalkError, connect
 
 AT = "at.json"
@@ -262,7 +262,7 @@ class FileNodes:
             cpu_s = sum(_seconds(word) for word in (user, system))
             told = {"codes": codes, "cpu_s": cpu_s, "ended": float(ended), "detail": self._detail}
             if not self._reason:
-                told["reason"], told["detail"] = _verdict(node.spec, codes)
+                told["reason"], told["detail"] = verdict(node.spec, codes)
             yield END, {**end, "state": "finished", **told}
         elif "F" in said:
             reason, _, detail = said["F"].partition(" ")
@@ -349,18 +349,6 @@ def process_text(spec: NodeSpec, index: int) -> str:
 def _code(code: int) -> int:
     """A code as runners have it: the shell's for a signal is 128 and its number."""
     return SIGNAL_EXIT - code if code - SIGNAL_EXIT in set(signal.Signals) else code
-
-
-def _verdict(spec: NodeSpec, codes: list[int]) -> tuple[str, str]:
-    """Reason and detail of a node's end, as `runner.runner` has them."""
-    bad = min(codes) if min(codes, default=0) < 0 else next(filter(None, codes), 0)
-    if not bad:
-        return "exited", ""
-    rank = spec["ranks"][codes.index(bad)]["rank"]
-    who = "its command" if spec["once"] else f"rank {rank}"
-    if bad < 0:
-        return "signalled", f"{who} was killed by {signal.Signals(-bad).name}"
-    return "exited", f"{who} exited with {bad}"
 
 
 def _seconds(text: str) -> float:
