@@ -30,7 +30,7 @@ OPTIONS = f"""
 -t --states STATES     in these states: {", ".join(CODES)}, or squeue's codes
 -M --clusters NAMES    placed on one of these
 -w --nodelist NODES    that have any of these nodes, such as alpha[1-4]
--r --array             a line for every waiting member of an array
+-r --array             a line for every member of an array
 -l --long              with state in full, limit, time left, priority
 --start                only jobs that wait, by their expected start
 -o --format FORMAT     columns: names ({", ".join(columns.COLUMNS)}), or squeue's letters: '%.8i

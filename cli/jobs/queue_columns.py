@@ -27,11 +27,12 @@ CODES = {
 }
 """squeue's codes of our states; one that is not known is shown as it is."""
 WAITING = frozenset({"pending", "held"})
+UNBEGUN = WAITING | {"preparing", "starting"}
 ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
 NAME_WIDTH = 16
 
 Group = Sequence[QueueRow]
-"""A job, or the waiting members of an array that differ in nothing."""
+"""A job, or the members of an array that have not begun and differ in nothing."""
 
 
 class Now(Struct, frozen=True, kw_only=True):
@@ -320,13 +321,13 @@ def _named(word: str) -> str:
 
 
 def folded(rows: Iterable[QueueRow], *, unfold: bool = False) -> list[Group]:
-    """One group a line: waiting members of an array that differ in nothing are one."""
+    """One group a line: members of an array that have not begun and differ in nothing are one."""
     groups: dict[Any, list[QueueRow]] = {}
     for row in rows:
         number, _, index = row.id.partition("_")
         key: Any = row.id
-        if index.isdecimal() and not unfold and row.state in WAITING:
-            key = (number, row.state, row.reason, row.name, row.user)
+        if index.isdecimal() and not unfold and row.state in UNBEGUN:
+            key = (number, row.state, row.reason, row.name, row.user, *row.nodes.items())
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 

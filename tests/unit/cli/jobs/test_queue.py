@@ -131,6 +131,18 @@ def test_waiting_members_of_an_array_share_a_line() -> None:
     assert cells[8] == "(JobArrayTaskLimit)"
 
 
+def test_members_that_are_taken_ahead_share_a_line_by_node() -> None:
+    at = {"1": "a1", "2": "a1", "3": "a2", "4": "a1"}
+    rows = [row(f"5_{i}", "preparing", nodes={node: 1}) for i, node in at.items()]
+    rows[3] = row("5_4", "running", nodes={"a1": 1}, started=NOW)
+    lines = shown(rows)
+    assert [(cells[0], cells[3], cells[8]) for cells in lines] == [
+        ("5_[1-2]", "CF", "a1"),
+        ("5_3", "CF", "a2"),
+        ("5_4", "R", "a1"),
+    ]
+
+
 def test_an_array_with_a_throttle_and_a_deadline_says_both() -> None:
     bounds = {"throttle": 2, "finish_by": NOW}
     common = {"name": "scan", "user": "ada", "procs": 2, "submitted": NOW, "state": "pending"}
