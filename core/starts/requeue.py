@@ -69,11 +69,14 @@ def give_back(
     is_behind = reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}
     if reason == negotiating.OTHERS_FIRST:
         text = f"other jobs of {cluster} go first"
+    was_ahead = reason == NOT_BEGUN
+    if was_ahead:
+        text = "was taken ahead, and did not begin"
     pause = _pause(state.settings.start, record.refusals, reason)
     state.put(
         replace(
             record.unplaced(),
-            refusals=record.refusals + 1,
+            refusals=record.refusals + (not was_ahead),
             not_before=now + pause,
             reason=OVER_LIMIT if reason == OVER_LIMIT else "backing_off",
             detail=text,
@@ -87,7 +90,8 @@ def give_back(
         fields["idle_node_s"] = round(idle, 3)
     if record.started is not None:
         fields["ran"] = True
-    state.tell(now, EventKind.JOB_REQUEUED, record.id, level="warning", **fields)
+    level = "info" if was_ahead else "warning"
+    state.tell(now, EventKind.JOB_REQUEUED, record.id, level=level, **fields)
     state.marked.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
     if record.flow in state.composites:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coalloc.core.base.effects import LogLine
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import ABILITIES, SLOW_CLAIMS, Abort, Forget, Hello, Prepare, Start
 from coalloc.core.base.projects import Usage
@@ -120,6 +121,13 @@ def test_after_the_start_only_a_report_gives_one_back() -> None:
     assert ended == ["lost", "cancelled"]
     assert site.job(third).state in {JobState.PENDING, JobState.PREPARING}
     assert site.job(third).attempt <= 2
+    assert site.job(third).refusals == 0
+    lines = [line for line in site.effects if isinstance(line, LogLine)]
+    (line,) = (
+        each for each in lines if each.event == "job_requeued" and each.fields["job"] == third
+    )
+    assert line.level == "info"
+    assert line.fields["detail"] == "was taken ahead, and did not begin"
 
 
 @pytest.mark.parametrize(
