@@ -116,6 +116,10 @@ class ClusterState:
         """Whether jobs may be split over it and other clusters."""
         return WHOLE_JOBS not in (self.abilities or ())
 
+    def is_asked(self, order: str, job: str, attempt: int) -> bool:
+        """Whether an order of this kind, one of `asked`, is still under way."""
+        return self.asked.get((order, job, attempt), 0) > self.acked_seq
+
     def closed_to(self, user: str) -> str:
         """Reason why no job of a user may be placed there, whatever it asks for; empty: it may."""
         owner = self.settings.owner

@@ -242,7 +242,7 @@ class State:
         is_several = isinstance(order, Forget) and bool(order.others)
         if isinstance(order, Abort | Forget | Dismiss) and not is_several:
             asked = (type(order).__name__, order.job, order.attempt)
-            if target.asked.get(asked, 0) > target.acked_seq:
+            if target.is_asked(*asked):
                 return
             target.asked[asked] = target.next_seq
             if isinstance(order, Forget) and MEMBERS in (target.abilities or ()):

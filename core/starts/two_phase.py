@@ -207,7 +207,8 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
 
     The leftovers of an earlier attempt are ended: the job may run elsewhere by now. Work
     of an unknown job, or of a later attempt, is left alone: a database restored from an older
-    copy must not end people's jobs.
+    copy must not end people's jobs. Such work is logged, but for what is told to end already: the
+    job may have run elsewhere, and its end be forgotten, before its executor hears of that.
     """
     reserve_attempt(state, report)
     left_alone = started_after_backup(state, cluster, report, now)
@@ -236,7 +237,7 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
             claim_only=is_siblings,
         )
         state.send(cluster, order)
-    else:
+    elif not state.clusters[cluster].is_asked(Abort.__name__, report.job, report.attempt):
         state.log(
             "unknown_part_found",
             level="warning",
