@@ -294,10 +294,14 @@ def _a(holder: str) -> str:
 
 
 def path_text(where: str, path: Path) -> str:
-    """A path below another one, as one writes it: ``clusters[1].link_gbps``."""
+    """A path below another one, as one writes it: ``clusters[1].link_gbps``.
+
+    Where that ends with a colon and a space, it is a file's name and no part of the path.
+    """
     text = where
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        dot = "." if text and not text.endswith(": ") else ""
+        text += f"[{part}]" if isinstance(part, int) else f"{dot}{part}"
     return text
 
 

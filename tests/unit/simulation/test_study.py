@@ -230,7 +230,7 @@ def test_a_group_stands_for_its_scenarios_and_their_bases() -> None:
     ("old", "new", "message"),
     [
         ("load = 0.9", "load = -1", "scenarios.busy.load: -1 is"),
-        ("load = 0.9", "lod = 1", "scenarios.busy.lod: unknown key"),
+        ("load = 0.9", "lod = 1", "study.toml: scenarios.busy.lod: unknown key"),
         ("0.3,1", "1,0.3", "scenarios.busy.sigma: 'uniform:1,0.3' is not"),
         ('against = "apart"', 'against = "x"', "scenarios.busy: there is no scenario 'x'"),
         ('platform = "', 'clusters = "', "logs.day: needs files, and a platform or a number"),
