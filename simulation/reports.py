@@ -133,7 +133,7 @@ def figure_rows(results: Sequence[tuple[Trace, Metrics]]) -> list[list[str]]:
             found = [metrics.max_wait_by_width_s for _, metrics in results]
             for name in dict.fromkeys(name for waits in found for name in waits):
                 cells = [duration(waits[name]) if name in waits else "-" for waits in found]
-                rows.append([f"  on {name} slots", *cells])
+                rows.append([f"  on {name} slot{'s' * (name != '1')}", *cells])
     rows.append(["simulated jobs/s", *(speed(trace) for trace, _ in results)])
     return rows
 

@@ -182,7 +182,8 @@ def _table(told: Shadow) -> list[list[str]]:
 def unused_lines(unused: Mapping[str, Sequence[str]]) -> list[str]:
     """Rows that are not used: how many, why, and where the first are."""
     return [
-        f"{len(at)} rows: {why} ({', '.join(at[:PLACES])}{', …' if len(at) > PLACES else ''})"
+        f"{len(at)} row{'s' * (len(at) > 1)}: {why} "
+        f"({', '.join(at[:PLACES])}{', …' if len(at) > PLACES else ''})"
         for why, at in unused.items()
     ]
 

@@ -93,7 +93,7 @@ def test_policies_are_compared_on_one_page(
     ]
     shown = capsys.readouterr().out
     assert "longest wait" in shown
-    assert "  on 1 slots" in shown
+    assert "  on 1 slot " in shown
     # the same figures as the table in the terminal
     for line in shown.splitlines()[2:]:
         cells = re.split(r"\s{2,}", line.strip())

@@ -78,7 +78,7 @@ def test_figures_page_and_rows_that_are_not_used(
     assert list(told["gains"]) == ["each job on one cluster", "some on several"]
     assert told["figures"]["each job on one cluster"]["coallocated_share"] == 0.0
     not_used = "\n".join(told["lists"]["Rows not used"])
-    assert f"1 rows: had not started ({folders[0]}/sacct.txt:27)" in not_used
+    assert f"1 row: had not started ({folders[0]}/sacct.txt:27)" in not_used
     assert f"fields, not {HEAD.count('|') + 1} ({folders[0]}/sacct.txt:26)" in not_used
     others = f"{folders[1]}/sacct.txt:27, {folders[1]}/sacct.txt:28"
     assert f"2 rows: of another cluster ({others})" in not_used
