@@ -122,12 +122,12 @@ def taken(shape: Shape, memory_mb_per_proc: int, node: Sized, procs: int) -> Roo
     memory = shape.memory_mb_per_node + memory_mb_per_proc * procs
     if shape.all_memory:
         memory = node.memory_mb or 0
-    asked = Counter(demands(shape.per_node))
-    for name, count in demands(shape.per_proc).items():
-        asked[name] += count * procs
     if shape.exclusive:
         return Room(node.slots, float(memory), supplies(node.resources))
-    return Room(slots, 0.0 if node.memory_mb is None else float(memory), dict(asked))
+    asked = demands(shape.per_node)
+    for name, count in demands(shape.per_proc).items():
+        asked[name] = asked.get(name, 0) + count * procs
+    return Room(slots, 0.0 if node.memory_mb is None else float(memory), asked)
 
 
 def most_procs(shape: Shape, memory_mb_per_proc: int, node: Sized, free: Room | None = None) -> int:

@@ -203,7 +203,7 @@ class Tables:
         self._add_holds()
 
     def _amounts(self, slots: float, memory: float = 0.0, named: Any = ()) -> list[float]:
-        found = dict(named)
+        found = dict(named) if self.names else {}
         return [float(slots), float(memory), *(float(found.get(name, 0)) for name in self.names)]
 
     def _add_nodes(self, power_step: float) -> None:
