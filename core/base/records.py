@@ -400,6 +400,28 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         """Terminal."""
         return self.state in ENDED
 
+    @property
+    def program(self) -> tuple[str, str, str]:
+        """User, program and name: jobs alike in these are expected to run alike."""
+        return self.user, self.command, self.name
+
+    @property
+    def is_plain(self) -> bool:
+        """Planned as it was submitted where it waits, if clusters make no offers to all."""
+        return not (
+            self.needs
+            or self.not_before
+            or self.barred
+            or self.late
+            or self.finish_by is not None
+            or self.is_staged
+            or self.state is JobState.HELD
+            or self.batch.reservation
+            or self.job.clusters is not None
+            or self.job.earliest < 0.0
+            or not isinstance(self.job, RigidJob | MoldableJob)
+        )
+
     def unplaced(self) -> JobRecord:
         """The job as it waits again, with nothing left of its last attempt."""
         return replace(

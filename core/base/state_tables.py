@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec import field as struct_field
@@ -176,19 +176,23 @@ class Packs:
             if belongs and record.array_index is not None:
                 table.setdefault(record.array, {})[record.id] = None
             else:
-                _drop(table, record.array, record.id)
+                drop(table, record.array, record.id)
         if record.pack and record.is_placed:
             self.living.setdefault(record.pack, {})[record.id] = None
         elif old is not None and old.pack and old.is_placed:
             self.left[old.pack] = None
-            _drop(self.living, old.pack, old.id)
+            drop(self.living, old.pack, old.id)
 
     def forget(self, record: JobRecord) -> None:
         """Drop a job that waits no more."""
-        _drop(self.pending, record.array, record.id)
+        drop(self.pending, record.array, record.id)
 
 
-def _drop(table: dict[str, dict[str, None]], key: str, job: str) -> None:
+Key = TypeVar("Key")
+
+
+def drop(table: dict[Key, dict[str, None]], key: Key, job: str) -> None:
+    """Take a job out of a table of jobs by a key, and the key with its last one."""
     if (jobs := table.get(key)) is not None:
         jobs.pop(job, None)
         if not jobs:

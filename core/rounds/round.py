@@ -99,10 +99,7 @@ def _solve(
 ) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
     if state.learning.ratios and current.history is NO_HISTORY:
-        views = (current.snapshot, *lifted.values())
-        names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
-        records = (state.jobs[name] for name in names if name in state.jobs)
-        current.history = history_for(state.learning.ratios, records)
+        current.history = history_for(state.learning.ratios, state.of_program)
     return Solve(
         round=current.number,
         snapshot=current.snapshot,

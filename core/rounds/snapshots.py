@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.state import State
+from coalloc.core.base.state import State, arrival
 from coalloc.core.commands import reservations as reserving
 from coalloc.core.jobs.dependencies import delayed, open_needs, plain
 from coalloc.core.jobs.occupation import busy_slots, held_by
@@ -51,27 +53,37 @@ def snapshot(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
     )
     known = {node.name for cluster in clusters for node in cluster.nodes}
-    waiting = (*state.waiting_records(), *(() if also is None else (also,)))
     running = _running(state, now)
-    reservations = _reservations(state, waiting, known, now)
+    offers = Offers(state=state, now=now, busy=busy_slots(state))
+    # After the clock was set back, what was submitted later by it is seen as submitted now.
+    is_each = offers.are_needed or now < state.newest_submit
+    special = [*state.waiting_records(state.waiting if is_each else state.special)]
+    special += () if also is None else (also,)
+    reservations = _reservations(state, special, known, now)
     planned = [
         record
-        for record in waiting
+        for record in special
         if record.id not in without and (held or record.state is not JobState.HELD)
     ]
-    offers = Offers(state=state, now=now, busy=busy_slots(state))
-    records, jobs = _waiting(state, planned, offers, now)
-    if LIMITS not in lifted and state.sharing.tree.has_limits:
-        book = LimitBook(state, now)
-        jobs = [limits.capped(book, *each) for each in zip(records, jobs, strict=True)]
-    queue = _weighted(state, records, jobs, now, shared=SHARES not in lifted)
-    if GUARANTEES not in lifted and state.sharing.tree.guaranteed:
+    plain = {} if is_each else state.plain_jobs()
+    for job in without:
+        plain.pop(job, None)
+    jobs = _waiting(state, plain, planned, offers, now)
+    rules = {rule for rule in rules_of(state) if rule not in lifted}
+    if rules or priority.is_on(state):
+        ids = state.jobs if also is None else {**state.jobs, also.id: also}
+        records = [ids[job.id] for job in jobs]
+        if LIMITS in rules:
+            book = LimitBook(state, now)
+            jobs = [limits.capped(book, *each) for each in zip(records, jobs, strict=True)]
         views = list(zip(records, jobs, strict=True))
-        reservations += guarantees.reservations(state, views, clusters, running, now)
+        jobs = _weighted(state, records, jobs, now, shared=SHARES not in lifted)
+        if GUARANTEES in rules:
+            reservations += guarantees.reservations(state, views, clusters, running, now)
     return Snapshot(
         time=now,
         clusters=_marked(clusters, offers.marks.of_nodes),
-        queue=tuple(queue),
+        queue=tuple(jobs),
         running=tuple(running),
         reservations=tuple(reservations),
         overrun_s=state.settings.start.overrun_s,
@@ -141,24 +153,33 @@ def _reservations(
 
 
 def _waiting(
-    state: State, records: Iterable[JobRecord], offers: Offers, now: float
-) -> tuple[list[JobRecord], list[Job]]:
-    """The waiting jobs to be planned and their views; what a job waits for has arrived before it.
+    state: State,
+    plain: dict[str, Job],
+    special: Iterable[JobRecord],
+    offers: Offers,
+    now: float,
+) -> list[Job]:
+    """The waiting jobs to be planned as the planner sees them, in the order of their arrival.
 
-    Two lists rather than pairs, and most jobs as they are: of a long queue each look counts.
+    Those in `plain`, which is used up, are taken as they are: of a long queue each look counts.
     """
-    seen = set(state.placed)
-    chosen: list[JobRecord] = []
-    views: list[Job] = []
-    for record in records:
-        view: Job | None = record.job
-        if offers.are_needed or not is_plain(record, state, now):
-            view = waiting_view(record, state, seen, now, offers)
+    for job, count in state.findings.passed_over.items():
+        if job in plain:
+            plain[job] = replace(plain[job], passed_over=count)
+    names, jobs = list(plain), list(plain.values())
+    views: dict[str, Job] = {}
+    seen = ChainMap[str, object](views, plain, state.placed)  # type: ignore[arg-type]
+    merged: list[Job] = []
+    at = 0
+    for record in special:
+        view = waiting_view(record, state, seen, now, offers)
         if view is not None:
-            chosen.append(record)
-            views.append(view)
-            seen.add(record.id)
-    return chosen, views
+            views[record.id] = view
+            is_asked = record.id not in state.jobs  # It was not submitted, and goes behind all.
+            upto = None if is_asked else bisect_left(names, arrival(record.id), at, key=arrival)
+            merged += (*jobs[at:upto], view)
+            at = len(jobs) if upto is None else upto
+    return [*merged, *jobs[at:]]
 
 
 def _weighted(
@@ -295,33 +316,12 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
     return found
 
 
-def is_plain(record: JobRecord, state: State, now: float) -> bool:
-    """Whether a waiting job is planned as it was submitted, where clusters make no offers to all.
-
-    `waiting_view` says so of nearly all jobs of a long queue; here those are told by few looks.
-    """
-    return not (
-        record.needs
-        or record.not_before
-        or record.barred
-        or record.late
-        or record.finish_by is not None
-        or record.is_staged
-        or record.state is JobState.HELD
-        or record.job.clusters is not None
-        or record.job.earliest < 0.0
-        or record.job.submitted > now
-        or record.id in state.findings.passed_over
-        or record.id in state.composites
-    )
-
-
 def waiting_view(
     record: JobRecord, state: State, seen: Collection[str], now: float, offers: Offers
 ) -> Job | None:
     """A waiting job as the planner sees it; None where nothing of it is to be planned.
 
-    `seen` is what is in the snapshot, as far as the job may wait for it.
+    `seen` is what is in the snapshot. A job waits for what runs or has arrived before it.
     """
     job: Job | None = record.job
     is_composite = record.id in state.composites
@@ -375,7 +375,11 @@ def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] 
             return None  # It may start once that one has, or one of several, which is not planned.
         flow = state.composites.get(needed)
         parts = () if flow is None else map(flow.job_of, flow.placed)
-        there = [name for name in (needed, *parts) if name in seen]
+        there = [
+            name
+            for name in (needed, *parts)
+            if name in seen and (name in state.placed or arrival(name) < arrival(record.id))
+        ]
         if not there:
             return None
         unmet += there
