@@ -15,13 +15,15 @@ costs the lanes of the nodes concerned.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from typing import TypeVar
 
-from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.snapshot import Reservation
 
 STRICT = frozenset({"fcfs", "sjf", "bjf", "spt", "lpt"})
@@ -31,6 +33,7 @@ NEVER = frozenset({Reason.INFEASIBLE, Reason.UNSUPPORTED, Reason.HELD})
 Precedence = tuple[float, float, tuple[int, int]]
 """Rising: less the precedence of a job, less its weight, and its arrival (`Turns`)."""
 T = TypeVar("T")
+start_of = attrgetter("start")
 Entry = tuple[str, str]
 """Job and task; an empty task is the job as a whole."""
 
@@ -57,33 +60,55 @@ class PlanOrder:
     """The same jobs by their owners, whose turn was first when the plan came first."""
     kept: dict[str, list[Reservation]] = field(default_factory=dict)
     """By node: the reservations that the plan knew of."""
+    planned: list[Placement] = field(default_factory=list)
+    """The plan's placements by their starts."""
+    tasks: list[Entry] = field(default_factory=list)
+    """What of them is of workflows."""
     _on: defaultdict[str, list[Placement]] = field(default_factory=lambda: defaultdict(list))
     """By node, in the order of their starts; those that were started since stay."""
     _queues: dict[str, list[deque[Entry]]] = field(default_factory=dict)
     """Lanes of the nodes that were looked at; what was started is never the first of one."""
 
     @classmethod
-    def of(cls, plan: Plan, round: int, waits: Callable[[Entry], bool]) -> PlanOrder:
-        """Lanes of a plan; `waits` tells whether a placement has still to be started.
+    def of(cls, plan: Plan) -> PlanOrder:
+        """The order of a plan's work, none of which has been started."""
+        is_strict = plan.policy in STRICT and not plan.options.get("skip")
+        order = cls(policy=plan.policy, is_strict=is_strict)
+        order.go_on(sorted(plan.placements, key=start_of), plan.deferred)
+        return order
+
+    def go_on(self, placements: Sequence[Placement], deferred: Iterable[Deferred]) -> None:
+        """Take in what of the plan starts behind all so far, and what has no start.
 
         Placements without their nodes, as in very large ones, are in `line` only; left out are
         pieces of divisible jobs, which start in rounds only.
         """
-        is_strict = plan.policy in STRICT and not plan.options.get("skip")
-        plan_order = cls(policy=plan.policy, round=round, is_strict=is_strict)
-        line: dict[str, None] = {}
-        for placement in sorted(plan.placements, key=lambda p: p.start):
+        self.planned += placements
+        for placement in placements:
+            if placement.chunks is not None:
+                continue
             entry = placement.job, placement.task or ""
-            if placement.chunks is None and waits(entry):
-                if placement.nodes:
-                    plan_order.placements[entry] = placement
-                for node in placement.nodes:
-                    plan_order._on[node].append(placement)
-                if placement.task is None:
-                    line[placement.job] = None
-        left = (d.job for d in plan.deferred if d.task is None and d.reason not in NEVER)
-        plan_order.line = list(line | dict.fromkeys(job for job in left if waits((job, ""))))
-        return plan_order
+            if placement.nodes:
+                self.placements[entry] = placement
+            for node in placement.nodes:
+                self._on[node].append(placement)
+            if placement.task is None:
+                self.line.append(placement.job)
+            else:
+                self.tasks.append(entry)
+        self.line += (d.job for d in deferred if d.task is None and d.reason not in NEVER)
+
+    def starting(self, by: float) -> list[Placement]:
+        """What the plan starts by a time."""
+        return self.planned[: bisect_right(self.planned, by, key=start_of)]
+
+    def leave_out(self, jobs: Collection[str], is_over: Callable[[Entry], bool]) -> None:
+        """Leave out jobs that wait no more, and the tasks of which this `is_over`."""
+        for job in jobs:
+            self.placements.pop((job, ""), None)
+        for entry in filter(is_over, self.tasks):
+            self.placements.pop(entry, None)
+        self.line = [job for job in self.line if job not in jobs]
 
     def take_turns(self, owner_of: Callable[[str], object]) -> None:
         """Have each owner's jobs take its turns in the plan's order."""
@@ -146,9 +171,9 @@ class PlanOrder:
         following = (next(filter(self.placements.__contains__, rest), None) for rest in rests)
         return iter(dict.fromkeys(other for other in following if other is not None))
 
-    def nodes(self) -> Iterable[str]:
-        """Nodes on which something is planned."""
-        return self._on
+    def is_on(self, node: str) -> bool:
+        """Something that waits is planned on a node."""
+        return any((p.job, p.task or "") in self.placements for p in self._on.get(node, ()))
 
     def on_cluster(self, home: Mapping[str, str], cluster: str) -> bool:
         """Something that waits is planned on this cluster."""

@@ -5,7 +5,7 @@ Mutable like the state that holds them (`core.base.state`), and changed by the c
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -337,8 +337,8 @@ class FollowedPlan:
     plan: Plan | None = None
     time: float = 0.0
     """Time of its snapshot."""
-    unseen: deque[Deferred | Placement] = field(default_factory=deque)
-    """Its starts and reasons of waiting jobs that are not in `findings` yet."""
+    unseen: list[Deferred | Placement] = field(default_factory=list)
+    """Its starts and reasons of waiting jobs that are not in `findings` yet, the next one last."""
     order: PlanOrder | None = None
     """The order of its work on each node."""
     freed: set[str] = field(default_factory=set)

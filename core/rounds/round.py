@@ -11,14 +11,14 @@ came first, and the next rounds of queues as long begin with it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from msgspec import Raw
 
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.records import JobState
 from coalloc.core.base.round_control import OPERATOR, Isolation
 from coalloc.core.base.state import RoundState, State, arrival
@@ -44,7 +44,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
-LONG = 1000
+LONG = 500
 """The snapshot of a queue of more jobs is made in no step in which a plan is committed; of a plan
 with more to tell (`look_ahead`), each step tells so much."""
 
@@ -118,7 +118,8 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
     if state.settings.rounds.commit_first_incumbent:
         plan = twins.once(state, current.snapshot, event.plan)
         rule = StartRule(state, now, event.plan.policy, current.number)
-        _start_now(rule, current, deadlines.in_time(state, plan, now))
+        plan = deadlines.in_time(state, plan, now)
+        _start_now(rule, current, plan, PlanOrder.of(plan).starting(current.snapshot.time + NOW_S))
 
 
 def solved(state: State, event: Solved, now: float) -> None:
@@ -135,18 +136,20 @@ def solved(state: State, event: Solved, now: float) -> None:
         isolating.set_aside(state, current, current.search, now)
     told = twins.once(state, current.snapshot, event.plan)
     plan = deadlines.in_time(state, told, now)
+    is_as_told = plan is told is event.plan
+    order = event.order if event.order and is_as_told else PlanOrder.of(plan)
+    starting = order.starting(current.snapshot.time + NOW_S)
     rule = StartRule(state, now, plan.policy, current.number)
-    _start_now(rule, current, plan)
+    _start_now(rule, current, plan, starting)
     queueing.queue_up(rule, current, plan)
     further_queues.send(state, current.snapshot, plan, now)
-    _fill(state, current, plan, now)
-    _keep_ahead(state, current, plan, now)
-    dispatch.adopt(state, plan, current, rule.view)
+    _fill(state, current, plan, starting, now)
+    _keep_ahead(state, current, plan, order.planned[len(starting) :], now)
+    dispatch.adopt(state, order, current, rule.view)
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     if told is not event.plan and current.committed:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
-    is_as_told = bool(event.text) and told is event.plan
-    body = Raw(event.text) if is_as_told else plan_to_keep(told)
+    body = Raw(event.text) if event.text and told is event.plan else plan_to_keep(told)
     state.schedule.plan = told
     state.out.append(SavePlan(round=current.number, time=now, body=body))
     notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
@@ -222,14 +225,16 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     state.rounds.finished(now, placed=False, jobs=state.pending.jobs, procs=state.pending.procs)
 
 
-def _start_now(rule: StartRule, current: RoundState, plan: Plan) -> None:
+def _start_now(
+    rule: StartRule, current: RoundState, plan: Plan, starting: Iterable[Placement]
+) -> None:
     """Start what the plan has now and still fits."""
-    state, now, time = rule.state, rule.now, current.snapshot.time
+    state, now = rule.state, rule.now
     if bills_differ(state):
         rule.places = FreePlaces(state, current.snapshot, plan, now)
     started: list[str] = []
-    for placement in plan.placements:
-        if placement.start > time + NOW_S or placement.chunks is not None:
+    for placement in starting:
+        if placement.chunks is not None:
             continue
         record = startable(state, placement, now)
         if record is None:
@@ -255,13 +260,14 @@ def _superseded(state: State, job: str, why: str) -> None:
     state.rounds.want("superseded")
 
 
-def _fill(state: State, current: RoundState, plan: Plan, now: float) -> None:
+def _fill(
+    state: State, current: RoundState, plan: Plan, starting: Iterable[Placement], now: float
+) -> None:
     """Start the pieces of divisible jobs that the final plan has now, in what others leave free.
 
     Earlier incumbents start none: a better plan may want those nodes for other jobs.
     """
-    begun = current.snapshot.time + NOW_S
-    pieces = [p for p in plan.placements if p.chunks is not None and p.start <= begun]
+    pieces = [placement for placement in starting if placement.chunks is not None]
     if not pieces:
         return
     starts = _starts(current.snapshot, plan)
@@ -319,13 +325,13 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
             state.findings.passed_over[job] = state.findings.passed_over.get(job, 0) + 1
 
 
-def _keep_ahead(state: State, current: RoundState, plan: Plan, now: float) -> None:
+def _keep_ahead(
+    state: State, current: RoundState, plan: Plan, later: list[Placement], now: float
+) -> None:
     """Have kept what the plan tells of jobs that wait: at once, or in steps of the loop."""
     schedule = state.schedule
     schedule.time = current.snapshot.time
-    later = [p for p in plan.placements if p.start > schedule.time + NOW_S]
-    later.sort(key=lambda p: p.start, reverse=True)
-    schedule.unseen = deque((*plan.deferred, *later))
+    schedule.unseen = [*later, *reversed(plan.deferred)]
     if len(schedule.unseen) > LONG:
         state.out.append(Wake(at=now))
     else:
@@ -336,7 +342,7 @@ def look_ahead(state: State) -> None:
     """Keep start estimates and reasons for the jobs that wait, as many as one step may."""
     schedule, starts = state.schedule, dict[str, float]()
     for _ in range(min(LONG, len(schedule.unseen))):
-        told = schedule.unseen.popleft()
+        told = schedule.unseen.pop()
         if told.job not in state.waiting:
             continue
         if isinstance(told, Placement):
