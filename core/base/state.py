@@ -16,7 +16,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, Prepare
-from coalloc.core.base.records import JobRecord
+from coalloc.core.base.records import JobRecord, Kind
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.history import NO_HISTORY, History
@@ -107,8 +107,8 @@ class State:
     """The placed jobs that load links."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
-    of_program: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
-    """By user, program and name: the jobs that have not ended."""
+    of_kind: dict[Kind, dict[str, None]] = field(default_factory=dict)
+    """The jobs that have not ended."""
     pending: tables.PendingCount = field(default_factory=tables.PendingCount)
     packs: tables.Packs = field(default_factory=tables.Packs)
     marked: tables.Marked = field(default_factory=tables.Marked)
@@ -221,13 +221,13 @@ class State:
             if record.link_gbps:
                 self.loading[record.id] = None
         if not record.is_ended:
-            self.of_program.setdefault(record.program, {})[record.id] = None
+            self.of_kind.setdefault(record.kind, {})[record.id] = None
         self.pending.count(record, 1)
 
     def _uncount(self, record: JobRecord) -> None:
         for _, needed in record.needs:
             tables.drop(self.dependents, needed, record.id)
-        tables.drop(self.of_program, record.program, record.id)
+        tables.drop(self.of_kind, record.kind, record.id)
         if record.is_placed:
             self.meeting -= record.meeting_places
             self.queued.subtract(record.claims)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from coalloc.core.base.records import JobRecord
+from coalloc.core.base.records import JobRecord, Kind
 from coalloc.core.base.speedup_fit import SizedRun, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.formats.job_json import read_speedup, write_speedup
@@ -78,16 +78,16 @@ def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
 
 def history_for(
     ratios: Mapping[str, tuple[float, ...]],
-    of_program: Mapping[tuple[str, str, str], Iterable[str]],
+    of_kind: Mapping[Kind, Iterable[str]],
 ) -> History:
-    """Of jobs by user, program and name, how long those like them took by what was planned.
+    """Of jobs by their kinds, how long those like them took by what was planned.
 
     The ratios of real by planned run times are by history key, the newest last; of the keys of a
     job, the first that has anything counts.
     """
     places: dict[str, int] = {}
     of: dict[str, int] = {}
-    for (user, command, name), jobs in of_program.items():
+    for ((user, command, name), _), jobs in of_kind.items():
         keys = UserProgram(user=user, command=command, name=name).history_keys
         known = next((key for key in keys if key in ratios), None)
         if known is not None:

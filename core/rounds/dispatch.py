@@ -53,7 +53,7 @@ process that waits alone."""
 
 MOST = 64
 """Jobs, and nodes, that one turn looks at."""
-MOST_ARRIVED = 1000
+MOST_ARRIVED = 200
 """Newcomers that one turn puts in the order of their turns."""
 
 

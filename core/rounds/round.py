@@ -99,7 +99,7 @@ def _solve(
 ) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
     if state.learning.ratios and current.history is NO_HISTORY:
-        current.history = history_for(state.learning.ratios, state.of_program)
+        current.history = history_for(state.learning.ratios, state.of_kind)
     return Solve(
         round=current.number,
         snapshot=current.snapshot,

@@ -14,7 +14,7 @@ from coalloc.core.base.state import State, arrival
 from coalloc.core.commands import reservations as reserving
 from coalloc.core.jobs.dependencies import delayed, open_needs, plain
 from coalloc.core.jobs.occupation import busy_slots, held_by
-from coalloc.core.jobs.offers import Offers
+from coalloc.core.jobs.offers import NO_OFFER, Offers
 from coalloc.core.jobs.twins import runs_on_twins
 from coalloc.core.sharing import guarantees, limits, priority
 from coalloc.core.sharing.limits import LimitBook
@@ -55,9 +55,10 @@ def snapshot(
     known = {node.name for cluster in clusters for node in cluster.nodes}
     running = _running(state, now)
     offers = Offers(state=state, now=now, busy=busy_slots(state))
-    # After the clock was set back, what was submitted later by it is seen as submitted now.
-    is_each = offers.are_needed or now < state.newest_submit
-    special = [*state.waiting_records(state.waiting if is_each else state.special)]
+    plain = _plain(state, offers, now)
+    is_all = len(plain) == len(state.plain)
+    others = state.special if is_all else [job for job in state.waiting if job not in plain]
+    special = [*state.waiting_records(others)]
     special += () if also is None else (also,)
     reservations = _reservations(state, special, known, now)
     planned = [
@@ -65,7 +66,6 @@ def snapshot(
         for record in special
         if record.id not in without and (held or record.state is not JobState.HELD)
     ]
-    plain = {} if is_each else state.plain_jobs()
     for job in without:
         plain.pop(job, None)
     jobs = _waiting(state, plain, planned, offers, now)
@@ -152,6 +152,23 @@ def _reservations(
     return [*found, *reserving.views(state, known)]
 
 
+def _plain(state: State, offers: Offers, now: float) -> dict[str, Job]:
+    """The waiting jobs that are planned as they were submitted, by all that clusters offer."""
+    if now < state.newest_submit:  # The clock was set back since.
+        return {}
+    plain = state.plain_jobs()
+    if offers.are_needed:
+        if offers.are_of_time:
+            return {}
+        for jobs in state.of_kind.values():
+            found = (job for job in jobs if job in plain)
+            first = next(found, None)
+            if first is not None and offers.of(state.jobs[first]) != NO_OFFER:
+                for job in (first, *found):
+                    del plain[job]
+    return plain
+
+
 def _waiting(
     state: State,
     plain: dict[str, Job],
@@ -176,9 +193,11 @@ def _waiting(
         if view is not None:
             views[record.id] = view
             is_asked = record.id not in state.jobs  # It was not submitted, and goes behind all.
-            upto = None if is_asked else bisect_left(names, arrival(record.id), at, key=arrival)
+            upto = len(names)
+            if at < upto and not is_asked:
+                upto = bisect_left(names, arrival(record.id), at, key=arrival)
             merged += (*jobs[at:upto], view)
-            at = len(jobs) if upto is None else upto
+            at = upto
     return [*merged, *jobs[at:]]
 
 
