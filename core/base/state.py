@@ -7,7 +7,7 @@ is frozen and replaced whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,6 @@ from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, P
 from coalloc.core.base.records import JobRecord, Kind
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 from coalloc.model.settings import Config
 from coalloc.model.snapshot import Snapshot
@@ -42,8 +41,6 @@ class RoundState:
     stale: int
     chain: list[str]
     snapshot: Snapshot
-    history: History = NO_HISTORY
-    """Of the jobs in its first one."""
     committed: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     """Jobs that were changed since its snapshot."""
@@ -85,8 +82,6 @@ class State:
     of its tasks or pieces."""
     plain: dict[str, Job] = field(default_factory=dict)
     """Those of them that are planned as they were submitted; see `plain_jobs`."""
-    special: dict[str, None] = field(default_factory=dict)
-    """The others of them."""
     newest_submit: float = 0.0
     """Seconds."""
     placed: dict[str, None] = field(default_factory=dict)
@@ -151,7 +146,6 @@ class State:
         self._look_at_plain(record, is_planned=is_planned)
         for table, belongs in (
             (self.waiting, is_planned),
-            (self.special, is_planned and record.id not in self.plain),
             (self.placed, record.is_placed and record.id not in self.composites),
             (self.ended, record.is_ended and record.flow not in self.composites),
         ):
@@ -246,7 +240,7 @@ class State:
         if self.round is not None:
             self.round.touched.add(job)
         self.plain.pop(job, None)
-        for table in (self.waiting, self.special, self.placed, self.ended):
+        for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
         self.composites.pop(job, None)
         self.schedule.newcomers.pop(job, None)
@@ -311,9 +305,9 @@ class State:
         """A cluster is there, as far as was read, and may get new work."""
         return not (cluster.drained or cluster.is_stale(now, self.settings.readings.max_age_s))
 
-    def waiting_records(self, among: Iterable[str] | None = None) -> Iterator[JobRecord]:
+    def waiting_records(self, without: Collection[str] = ()) -> Iterator[JobRecord]:
         """In the order of their arrival; most have a plain number, which is read in no time."""
-        names = self.waiting if among is None else among
+        names = [job for job in self.waiting if job not in without]
         key = int if all(map(str.isdigit, names)) else arrival
         return (self.jobs[job] for job in sorted(names, key=key))
 

@@ -38,7 +38,6 @@ from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
 from coalloc.model.formats.plan_json import plan_to_keep, write_plan
-from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
@@ -98,13 +97,11 @@ def _solve(
     state: State, current: RoundState, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
 ) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
-    if state.learning.ratios and current.history is NO_HISTORY:
-        current.history = history_for(state.learning.ratios, state.of_kind)
     return Solve(
         round=current.number,
         snapshot=current.snapshot,
         policy=current.policy,
-        history=current.history,
+        history=history_for(state.learning.ratios, state.of_kind),
         notes=state.learning.notes.get(current.policy, {}),
         lifted=lifted,
     )

@@ -56,10 +56,7 @@ def snapshot(
     running = _running(state, now)
     offers = Offers(state=state, now=now, busy=busy_slots(state))
     plain = _plain(state, offers, now)
-    is_all = len(plain) == len(state.plain)
-    others = state.special if is_all else [job for job in state.waiting if job not in plain]
-    special = [*state.waiting_records(others)]
-    special += () if also is None else (also,)
+    special = [*state.waiting_records(without=plain), *(() if also is None else (also,))]
     reservations = _reservations(state, special, known, now)
     planned = [
         record

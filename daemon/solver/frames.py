@@ -31,8 +31,6 @@ KINDS = frozenset({REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, PART, DONE, EXPLAN
 HEADER = struct.Struct(">cI")
 MAX_BYTES = 1 << 29
 """A longer frame is taken for garbage."""
-AT_ONCE = 1 << 19
-"""Bytes that are written between two looks at all else."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -149,11 +147,7 @@ class SolverRequest:
         assert self._reader is not None
         assert self._writer is not None
         self._writer.write(frame(REQUEST, msgspec.json.encode(request)))
-        for part in parts:
-            text = memoryview(part)
-            for first in range(0, len(text), AT_ONCE):  # The loop has others to serve.
-                self._writer.write(text[first : first + AT_ONCE])
-                await self._writer.drain()
+        self._writer.writelines(parts)
         coming: list[bytes] = []
         while True:
             kind, body = await read_frame(self._reader)
