@@ -353,6 +353,10 @@ class FollowedPlan:
     """Pending jobs that the plan does not know, or knows as they were; their places in `ranked`."""
     arrived: list[str] = field(default_factory=list)
     """Those of them that have not been looked at."""
+    last_turn: float = 0.0
+    """When some were, seconds."""
+    room: int = 0
+    """So many more may be then."""
     ranked: list[tuple[Precedence, str]] = field(default_factory=list)
     """Those that were, in the order of their turns, with some that wait no more."""
     turn_of: Callable[[JobRecord], Precedence] | None = None

@@ -53,8 +53,8 @@ process that waits alone."""
 
 MOST = 64
 """Jobs, and nodes, that one turn looks at."""
-MOST_ARRIVED = 200
-"""Newcomers that one turn puts in the order of their turns."""
+MOST_ARRIVED = 1000
+"""Newcomers that are put in the order of their turns at one time."""
 
 
 class Filling:
@@ -62,8 +62,12 @@ class Filling:
 
     def __init__(self, turn: Turn, freed: Collection[str]) -> None:
         state, schedule = turn.state, turn.state.schedule
-        self.turn, self.arrived = turn, schedule.arrived[:MOST_ARRIVED]
-        schedule.arrived = schedule.arrived[MOST_ARRIVED:]
+        if schedule.last_turn != turn.now:
+            schedule.last_turn, schedule.room = turn.now, MOST_ARRIVED
+        self.turn, self.arrived = turn, schedule.arrived[: schedule.room]
+        if self.arrived:
+            schedule.room -= len(self.arrived)
+            schedule.arrived = schedule.arrived[len(self.arrived) :]
         if schedule.arrived:
             state.out.append(Wake(at=turn.now))
         for job in self.arrived:

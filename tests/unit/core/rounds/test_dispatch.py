@@ -113,7 +113,8 @@ def test_newcomers_get_their_turns_so_many_at_once(monkeypatch: pytest.MonkeyPat
     jobs = [site.submit() for _ in range(25)]
     site.state.rounds.paused = False
     for count in (10, 20, 25):
-        effects = site.do(Ticked())
+        site.now += 1.0
+        effects = [*site.do(Ticked()), *site.do(Ticked())]
         assert [job for _, job in site.state.schedule.ranked] == jobs[:count]
         assert any(isinstance(effect, Wake) for effect in effects) is (count < 25)
     end(site, first)
