@@ -404,17 +404,16 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def kind(self) -> Kind:
-        """By user, program and name it is expected to run as others; the rest tells what it asks.
+        """User, program and name, and all else by which clusters offer plain jobs other things.
 
-        Of those that have no deadline, no data and no clusters of their own, clusters offer the
-        same to all of a kind, unless they go by time limits.
+        Time limits are left out, by which some clusters go.
         """
         job = self.job
         widest = getattr(job, "procs", 0) or getattr(job, "max_procs", 0)
-        shape = None if job.shape is ONE_SLOT else job.shape
-        nodes = self.batch, job.features, job.memory_mb_per_proc, shape
         whole = getattr(job, "one_cluster", False) or getattr(job, "proc_gbps", None) is None
         who = self.uid, self.gid, self.stream, bool(self.foreign)
+        shape = None if job.shape is ONE_SLOT else job.shape
+        nodes = self.batch, job.features, job.memory_mb_per_proc, shape
         asked = (*who, *nodes, job.time_limit is None, widest, whole)
         return (self.user, self.command, self.name), asked
 

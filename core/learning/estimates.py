@@ -77,8 +77,7 @@ def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
 
 
 def history_for(
-    ratios: Mapping[str, tuple[float, ...]],
-    of_kind: Mapping[Kind, Iterable[str]],
+    ratios: Mapping[str, tuple[float, ...]], of_kind: Mapping[Kind, Iterable[str]]
 ) -> History:
     """Of jobs by their kinds, how long those like them took by what was planned.
 

@@ -11,7 +11,7 @@ came first, and the next rounds of queues as long begin with it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 
 from msgspec import Raw
@@ -133,15 +133,15 @@ def solved(state: State, event: Solved, now: float) -> None:
         isolating.set_aside(state, current, current.search, now)
     told = twins.once(state, current.snapshot, event.plan)
     plan = deadlines.in_time(state, told, now)
-    is_as_told = plan is told is event.plan
-    order = event.order if event.order and is_as_told else PlanOrder.of(plan)
-    starting = order.starting(current.snapshot.time + NOW_S)
+    order = event.order if event.order and plan is event.plan else PlanOrder.of(plan)
+    due = order.starting(current.snapshot.time + NOW_S)
     rule = StartRule(state, now, plan.policy, current.number)
-    _start_now(rule, current, plan, starting)
+    _start_now(rule, current, plan, due)
     queueing.queue_up(rule, current, plan)
     further_queues.send(state, current.snapshot, plan, now)
-    _fill(state, current, plan, starting, now)
-    _keep_ahead(state, current, plan, order.planned[len(starting) :], now)
+    _fill(state, current, plan, due, now)
+    state.schedule.time = current.snapshot.time
+    _keep_ahead(state, plan, order.planned[len(due) :], now)
     dispatch.adopt(state, order, current, rule.view)
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     if told is not event.plan and current.committed:
@@ -222,15 +222,13 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     state.rounds.finished(now, placed=False, jobs=state.pending.jobs, procs=state.pending.procs)
 
 
-def _start_now(
-    rule: StartRule, current: RoundState, plan: Plan, starting: Iterable[Placement]
-) -> None:
+def _start_now(rule: StartRule, current: RoundState, plan: Plan, due: list[Placement]) -> None:
     """Start what the plan has now and still fits."""
     state, now = rule.state, rule.now
     if bills_differ(state):
         rule.places = FreePlaces(state, current.snapshot, plan, now)
     started: list[str] = []
-    for placement in starting:
+    for placement in due:
         if placement.chunks is not None:
             continue
         record = startable(state, placement, now)
@@ -257,14 +255,12 @@ def _superseded(state: State, job: str, why: str) -> None:
     state.rounds.want("superseded")
 
 
-def _fill(
-    state: State, current: RoundState, plan: Plan, starting: Iterable[Placement], now: float
-) -> None:
+def _fill(state: State, current: RoundState, plan: Plan, due: list[Placement], now: float) -> None:
     """Start the pieces of divisible jobs that the final plan has now, in what others leave free.
 
     Earlier incumbents start none: a better plan may want those nodes for other jobs.
     """
-    pieces = [placement for placement in starting if placement.chunks is not None]
+    pieces = [placement for placement in due if placement.chunks is not None]
     if not pieces:
         return
     starts = _starts(current.snapshot, plan)
@@ -322,12 +318,9 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
             state.findings.passed_over[job] = state.findings.passed_over.get(job, 0) + 1
 
 
-def _keep_ahead(
-    state: State, current: RoundState, plan: Plan, later: list[Placement], now: float
-) -> None:
+def _keep_ahead(state: State, plan: Plan, later: list[Placement], now: float) -> None:
     """Have kept what the plan tells of jobs that wait: at once, or in steps of the loop."""
     schedule = state.schedule
-    schedule.time = current.snapshot.time
     schedule.unseen = [*later, *reversed(plan.deferred)]
     if len(schedule.unseen) > LONG:
         state.out.append(Wake(at=now))

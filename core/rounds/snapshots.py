@@ -154,24 +154,17 @@ def _plain(state: State, offers: Offers, now: float) -> dict[str, Job]:
     if now < state.newest_submit:  # The clock was set back since.
         return {}
     plain = state.plain_jobs()
-    if offers.are_needed:
-        if offers.are_of_time:
-            return {}
-        for jobs in state.of_kind.values():
-            found = (job for job in jobs if job in plain)
-            first = next(found, None)
-            if first is not None and offers.of(state.jobs[first]) != NO_OFFER:
-                for job in (first, *found):
-                    del plain[job]
+    for jobs in state.of_kind.values() if offers.are_needed else ():
+        found = (job for job in jobs if job in plain)
+        first = next(found, None)
+        if first is not None and (offers.are_of_time or offers.of(state.jobs[first]) != NO_OFFER):
+            for job in (first, *found):
+                del plain[job]
     return plain
 
 
 def _waiting(
-    state: State,
-    plain: dict[str, Job],
-    special: Iterable[JobRecord],
-    offers: Offers,
-    now: float,
+    state: State, plain: dict[str, Job], special: Iterable[JobRecord], offers: Offers, now: float
 ) -> list[Job]:
     """The waiting jobs to be planned as the planner sees them, in the order of their arrival.
 
@@ -189,9 +182,8 @@ def _waiting(
         view = waiting_view(record, state, seen, now, offers)
         if view is not None:
             views[record.id] = view
-            is_asked = record.id not in state.jobs  # It was not submitted, and goes behind all.
             upto = len(names)
-            if at < upto and not is_asked:
+            if record.id in state.jobs:  # Else it was not submitted, and goes behind all.
                 upto = bisect_left(names, arrival(record.id), at, key=arrival)
             merged += (*jobs[at:upto], view)
             at = upto
@@ -391,11 +383,9 @@ def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] 
             return None  # It may start once that one has, or one of several, which is not planned.
         flow = state.composites.get(needed)
         parts = () if flow is None else map(flow.job_of, flow.placed)
-        there = [
-            name
-            for name in (needed, *parts)
-            if name in seen and (name in state.placed or arrival(name) < arrival(record.id))
-        ]
+        found = (name for name in (needed, *parts) if name in seen)
+        own = arrival(record.id)
+        there = [name for name in found if name in state.placed or arrival(name) < own]
         if not there:
             return None
         unmet += there

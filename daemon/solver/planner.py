@@ -94,9 +94,8 @@ class RoundPlanner:
             )
         else:
             self._previous = order_of_starts(plan)
-            self._offer(
-                Solved(round=effect.round, plan=plan, solve_s=spent, text=text, order=order)
-            )
+            found = Solved(round=effect.round, plan=plan, solve_s=spent, text=text, order=order)
+            self._offer(found)
         if effect.lifted:
             await self.costs.compute(effect, plan, asked, self.rounds.time_limit_s)
 
