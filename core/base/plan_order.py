@@ -8,8 +8,8 @@ plan's order of all its jobs, for room that none of those may have.
 Notes
 -----
 Lanes are not physical slots: what is free is counted afresh before a start. Those of a node are
-laid out when it is first looked at, in O(p log p) for p processes placed there; following them
-costs the lanes of the nodes concerned.
+laid out when it is looked at, in O(p log p) for p processes, as far as no lane is nearly empty;
+following them costs the lanes of the nodes concerned.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ NEVER = frozenset({Reason.INFEASIBLE, Reason.UNSUPPORTED, Reason.HELD})
 """Reasons of jobs that no start between rounds is for."""
 Precedence = tuple[float, float, tuple[int, int]]
 """Rising: less the precedence of a job, less its weight, and its arrival (`Turns`)."""
+FEW, AT_ONCE = 8, 500
+"""A lane with fewer entries has more laid out on its node; so many placements at once."""
 T = TypeVar("T")
 start_of = attrgetter("start")
 Entry = tuple[str, str]
@@ -65,7 +67,11 @@ class PlanOrder:
     tasks: list[Entry] = field(default_factory=list)
     """What of them is of workflows."""
     _on: defaultdict[str, list[Placement]] = field(default_factory=lambda: defaultdict(list))
-    """By node, in the order of their starts; those that were started since stay."""
+    """By node, in the order of their starts, what is on no lane yet; what was started stays."""
+    _idle: defaultdict[str, list[tuple[float, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """By node: when each lane ends so far, and its number."""
     _queues: dict[str, list[deque[Entry]]] = field(default_factory=dict)
     """Lanes of the nodes that were looked at; what was started is never the first of one."""
 
@@ -122,11 +128,15 @@ class PlanOrder:
         self.turns = sorted(lines.values(), key=lambda line: self.precedence[line[0]])
 
     def _lanes(self, node: str) -> list[deque[Entry]]:
-        if node in self._queues:
-            return self._queues[node]
-        queues: list[deque[Entry]] = []
-        idle: list[tuple[float, int]] = []
-        for placement in self._on.get(node, ()):
+        queues, left = self._queues.setdefault(node, []), self._on.get(node, [])
+        while left and min(map(len, queues), default=0) < FEW:
+            self._lay_out(node, left[:AT_ONCE])
+            del left[:AT_ONCE]
+        return queues
+
+    def _lay_out(self, node: str, placements: Iterable[Placement]) -> None:
+        queues, idle = self._queues[node], self._idle[node]
+        for placement in placements:
             for _ in range(placement.nodes[node]):
                 if idle and idle[0][0] <= placement.start + 1e-9:
                     _, index = heapq.heapreplace(idle, (placement.end, idle[0][1]))
@@ -135,9 +145,7 @@ class PlanOrder:
                     queues.append(deque())
                     heapq.heappush(idle, (placement.end, index))
                 queues[index].append((placement.job, placement.task or ""))
-        self._queues[node] = queues
         self._tidy(queues)
-        return queues
 
     def _tidy(self, queues: Iterable[deque[Entry]]) -> None:
         for queue in queues:
@@ -173,7 +181,7 @@ class PlanOrder:
 
     def is_on(self, node: str) -> bool:
         """Something that waits is planned on a node."""
-        return any((p.job, p.task or "") in self.placements for p in self._on.get(node, ()))
+        return bool(self.fronts(node))
 
     def on_cluster(self, home: Mapping[str, str], cluster: str) -> bool:
         """Something that waits is planned on this cluster."""

@@ -16,7 +16,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, Prepare
-from coalloc.core.base.records import JobRecord, Kind
+from coalloc.core.base.records import JobRecord, JobState, Kind
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
@@ -45,7 +45,7 @@ class RoundState:
     changed: set[str] = field(default_factory=set)
     """Jobs that were changed since its snapshot."""
     touched: set[str] = field(default_factory=set)
-    """Jobs whose records were replaced or dropped since: all others wait as they did."""
+    """Jobs that were not pending at some time since, or were dropped: all others wait still."""
     taken: set[str] = field(default_factory=set)
     """Nodes on which something was started meanwhile along the plan before."""
     coallocated: int = 0
@@ -137,7 +137,7 @@ class State:
         old = self.jobs.get(record.id)
         if old is not None:
             self._uncount(old)
-        if self.round is not None:
+        if self.round is not None and record.state is not JobState.PENDING:
             self.round.touched.add(record.id)
         self.jobs[record.id] = record
         self._follow(record)
