@@ -306,7 +306,7 @@ class State:
         return not (cluster.drained or cluster.is_stale(now, self.settings.readings.max_age_s))
 
     def waiting_records(self, without: Collection[str] = ()) -> Iterator[JobRecord]:
-        """In the order of their arrival, but some of them; most have plain numbers, read at once."""
+        """In the order of their arrival, but for some; most have plain numbers, read at once."""
         is_any = len(without) < len(self.waiting)
         names = [job for job in self.waiting if job not in without] if is_any else []
         key = int if all(map(str.isdigit, names)) else arrival
