@@ -44,6 +44,7 @@ LAST = "plain"
 IN_THREAD = 500
 """Jobs that `plain` plans here at once, sooner than a solver would have read them."""
 Taken = tuple[Plan, bytes, PlanOrder | None]
+"""A plan, its text, and the order of one that came in parts."""
 PATIENCE = 60.0
 """The last resort has so many times the time limit, since nothing comes after it."""
 
