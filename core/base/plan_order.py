@@ -105,7 +105,7 @@ class PlanOrder:
         self.line += (d.job for d in deferred if d.task is None and d.reason not in NEVER)
 
     def starting(self, by: float) -> list[Placement]:
-        """What the plan starts by a time."""
+        """Placements that start by a time."""
         return self.planned[: bisect_right(self.planned, by, key=start_of)]
 
     def leave_out(self, jobs: Collection[str], is_over: Callable[[Entry], bool]) -> None:
