@@ -103,7 +103,7 @@ class State:
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
     of_kind: dict[Kind, dict[str, None]] = field(default_factory=dict)
-    """The jobs that have not ended."""
+    """By kind: the jobs that have not ended."""
     pending: tables.PendingCount = field(default_factory=tables.PendingCount)
     packs: tables.Packs = field(default_factory=tables.Packs)
     marked: tables.Marked = field(default_factory=tables.Marked)
