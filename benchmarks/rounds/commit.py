@@ -3,7 +3,7 @@
 ``python -m benchmarks commit [--jobs 10000] [--policy easy] [--rounds 3]`` queues so many rigid
 jobs of 20 users on 10 clusters of 1,000 nodes, and follows some rounds; what starts runs on. Each
 step is one turn of the loop, which serves nothing else meanwhile: the core's part of it, and the
-commit of its effects in a store. The plan is made here, and is not part of the times.
+commit of its effects in a store. The plan is made and laid out here, and is not part of the times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from tests.support.core_site import Site
 from benchmarks.rounds.round import CLUSTERS, NODES, log_uniform
 from coalloc.core.base.effects import Effect, Solve, Wake
 from coalloc.core.base.events import CoreEvent, Requested, Solved, Ticked, Together
+from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.requests import RoundNow, Submit
+from coalloc.daemon.solver.answer import encoded
 from coalloc.daemon.solver.planner import NODE_ENTRIES
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.sites.parts import Launch
@@ -84,7 +86,13 @@ def main() -> None:
             plan = policy.solve(solve.snapshot, read_options({}, policy.options), budget)
             site.now += 1.0
             print(f"round {number}: {len(plan.placements):,} placed")
-            solved = Solved(round=solve.round, plan=plan, solve_s=1.0)
+            solved = Solved(
+                round=solve.round,
+                plan=plan,
+                solve_s=1.0,
+                text=encoded(plan),
+                order=PlanOrder.of(plan),
+            )
             effects = step(site, store, Together(events=(solved, wanted)), "commit")
         store.close()
 

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from msgspec import Struct
 
 from coalloc.core.base.messages import Statement
+from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.requests import Command
 from coalloc.model.plan import Plan
 from coalloc.model.settings import Config
@@ -82,6 +83,8 @@ class Solved(SingleEvent, frozen=True, kw_only=True):
     solve_s: float
     text: bytes = b""
     """The plan as ``coalloc-plan/1``, where it came as such; empty: it did not."""
+    order: PlanOrder | None = None
+    """Of a plan that came in parts, laid out as they came; the core takes it over."""
 
 
 class SolveFailed(SingleEvent, frozen=True, kw_only=True):

@@ -8,20 +8,22 @@ plan's order of all its jobs, for room that none of those may have.
 Notes
 -----
 Lanes are not physical slots: what is free is counted afresh before a start. Those of a node are
-laid out when it is first looked at, in O(p log p) for p processes placed there; following them
-costs the lanes of the nodes concerned.
+laid out when it is looked at, in O(p log p) for p processes, as far as no lane is nearly empty;
+following them costs the lanes of the nodes concerned.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from typing import TypeVar
 
-from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.snapshot import Reservation
 
 STRICT = frozenset({"fcfs", "sjf", "bjf", "spt", "lpt"})
@@ -30,7 +32,10 @@ NEVER = frozenset({Reason.INFEASIBLE, Reason.UNSUPPORTED, Reason.HELD})
 """Reasons of jobs that no start between rounds is for."""
 Precedence = tuple[float, float, tuple[int, int]]
 """Rising: less the precedence of a job, less its weight, and its arrival (`Turns`)."""
+FEW, AT_ONCE = 8, 500
+"""A lane with fewer entries has more laid out on its node; so many placements at once."""
 T = TypeVar("T")
+start_of = attrgetter("start")
 Entry = tuple[str, str]
 """Job and task; an empty task is the job as a whole."""
 
@@ -57,33 +62,59 @@ class PlanOrder:
     """The same jobs by their owners, whose turn was first when the plan came first."""
     kept: dict[str, list[Reservation]] = field(default_factory=dict)
     """By node: the reservations that the plan knew of."""
+    planned: list[Placement] = field(default_factory=list)
+    """The plan's placements by their starts."""
+    tasks: list[Entry] = field(default_factory=list)
+    """What of them is of workflows."""
     _on: defaultdict[str, list[Placement]] = field(default_factory=lambda: defaultdict(list))
-    """By node, in the order of their starts; those that were started since stay."""
+    """By node, in the order of their starts, what is on no lane yet; what was started stays."""
+    _idle: defaultdict[str, list[tuple[float, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """By node: when each lane ends so far, and its number."""
     _queues: dict[str, list[deque[Entry]]] = field(default_factory=dict)
     """Lanes of the nodes that were looked at; what was started is never the first of one."""
 
     @classmethod
-    def of(cls, plan: Plan, round: int, waits: Callable[[Entry], bool]) -> PlanOrder:
-        """Lanes of a plan; `waits` tells whether a placement has still to be started.
+    def of(cls, plan: Plan) -> PlanOrder:
+        """The order of a plan's work, none of which has been started."""
+        is_strict = plan.policy in STRICT and not plan.options.get("skip")
+        order = cls(policy=plan.policy, is_strict=is_strict)
+        order.go_on(sorted(plan.placements, key=start_of), plan.deferred)
+        return order
+
+    def go_on(self, placements: Sequence[Placement], deferred: Iterable[Deferred]) -> None:
+        """Take in what of the plan starts behind all so far, and what has no start.
 
         Placements without their nodes, as in very large ones, are in `line` only; left out are
         pieces of divisible jobs, which start in rounds only.
         """
-        is_strict = plan.policy in STRICT and not plan.options.get("skip")
-        plan_order = cls(policy=plan.policy, round=round, is_strict=is_strict)
-        line: dict[str, None] = {}
-        for placement in sorted(plan.placements, key=lambda p: p.start):
+        self.planned += placements
+        for placement in placements:
+            if placement.chunks is not None:
+                continue
             entry = placement.job, placement.task or ""
-            if placement.chunks is None and waits(entry):
-                if placement.nodes:
-                    plan_order.placements[entry] = placement
-                for node in placement.nodes:
-                    plan_order._on[node].append(placement)
-                if placement.task is None:
-                    line[placement.job] = None
-        left = (d.job for d in plan.deferred if d.task is None and d.reason not in NEVER)
-        plan_order.line = list(line | dict.fromkeys(job for job in left if waits((job, ""))))
-        return plan_order
+            if placement.nodes:
+                self.placements[entry] = placement
+            for node in placement.nodes:
+                self._on[node].append(placement)
+            if placement.task is None:
+                self.line.append(placement.job)
+            else:
+                self.tasks.append(entry)
+        self.line += (d.job for d in deferred if d.task is None and d.reason not in NEVER)
+
+    def starting(self, by: float) -> list[Placement]:
+        """Placements that start by a time."""
+        return self.planned[: bisect_right(self.planned, by, key=start_of)]
+
+    def leave_out(self, jobs: Collection[str], is_over: Callable[[Entry], bool]) -> None:
+        """Leave out jobs that wait no more, and the tasks of which this `is_over`."""
+        for job in jobs:
+            self.placements.pop((job, ""), None)
+        for entry in filter(is_over, self.tasks):
+            self.placements.pop(entry, None)
+        self.line = [job for job in self.line if job not in jobs]
 
     def take_turns(self, owner_of: Callable[[str], object]) -> None:
         """Have each owner's jobs take its turns in the plan's order."""
@@ -97,11 +128,15 @@ class PlanOrder:
         self.turns = sorted(lines.values(), key=lambda line: self.precedence[line[0]])
 
     def _lanes(self, node: str) -> list[deque[Entry]]:
-        if node in self._queues:
-            return self._queues[node]
-        queues: list[deque[Entry]] = []
-        idle: list[tuple[float, int]] = []
-        for placement in self._on.get(node, ()):
+        queues, left = self._queues.setdefault(node, []), self._on.get(node, [])
+        while left and min(map(len, queues), default=0) < FEW:
+            self._lay_out(node, left[:AT_ONCE])
+            del left[:AT_ONCE]
+        return queues
+
+    def _lay_out(self, node: str, placements: Iterable[Placement]) -> None:
+        queues, idle = self._queues[node], self._idle[node]
+        for placement in placements:
             for _ in range(placement.nodes[node]):
                 if idle and idle[0][0] <= placement.start + 1e-9:
                     _, index = heapq.heapreplace(idle, (placement.end, idle[0][1]))
@@ -110,9 +145,7 @@ class PlanOrder:
                     queues.append(deque())
                     heapq.heappush(idle, (placement.end, index))
                 queues[index].append((placement.job, placement.task or ""))
-        self._queues[node] = queues
         self._tidy(queues)
-        return queues
 
     def _tidy(self, queues: Iterable[deque[Entry]]) -> None:
         for queue in queues:
@@ -146,9 +179,9 @@ class PlanOrder:
         following = (next(filter(self.placements.__contains__, rest), None) for rest in rests)
         return iter(dict.fromkeys(other for other in following if other is not None))
 
-    def nodes(self) -> Iterable[str]:
-        """Nodes on which something is planned."""
-        return self._on
+    def is_on(self, node: str) -> bool:
+        """Something that waits is planned on a node."""
+        return bool(self.fronts(node))
 
     def on_cluster(self, home: Mapping[str, str], cluster: str) -> bool:
         """Something that waits is planned on this cluster."""

@@ -7,7 +7,7 @@ is frozen and replaced whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,10 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, Prepare
-from coalloc.core.base.records import JobRecord
+from coalloc.core.base.records import JobRecord, JobState, Kind
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.history import NO_HISTORY, History
-from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 from coalloc.model.settings import Config
 from coalloc.model.snapshot import Snapshot
 
@@ -42,13 +41,11 @@ class RoundState:
     stale: int
     chain: list[str]
     snapshot: Snapshot
-    history: History = NO_HISTORY
-    """Of the jobs in its first one."""
     committed: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     """Jobs that were changed since its snapshot."""
     touched: set[str] = field(default_factory=set)
-    """Jobs whose records were replaced or dropped since: all others wait as they did."""
+    """Jobs that were not pending at some time since, or were dropped: all others wait still."""
     taken: set[str] = field(default_factory=set)
     """Nodes on which something was started meanwhile along the plan before."""
     coallocated: int = 0
@@ -83,6 +80,10 @@ class State:
     waiting: dict[str, None] = field(default_factory=dict)
     """Jobs that rounds plan or hold back: a workflow or a divisible job until it has ended, none
     of its tasks or pieces."""
+    plain: dict[str, Job] = field(default_factory=dict)
+    """Those of them that are planned as they were submitted; see `plain_jobs`."""
+    newest_submit: float = 0.0
+    """Seconds."""
     placed: dict[str, None] = field(default_factory=dict)
     """What occupies nodes: jobs, and tasks and pieces in place of theirs."""
     ended: dict[str, None] = field(default_factory=dict)
@@ -101,6 +102,8 @@ class State:
     """The placed jobs that load links."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
+    of_kind: dict[Kind, dict[str, None]] = field(default_factory=dict)
+    """By kind: the jobs that have not ended."""
     pending: tables.PendingCount = field(default_factory=tables.PendingCount)
     packs: tables.Packs = field(default_factory=tables.Packs)
     marked: tables.Marked = field(default_factory=tables.Marked)
@@ -121,6 +124,8 @@ class State:
     """By what is asked of nodes, and by cluster: nodes by the processes that each takes when idle,
     and the slots of these."""
     out: list[Effect] = field(default_factory=list)
+    _is_sorted: bool = True
+    """The plain jobs are in the order of their arrival."""
 
     def put(self, record: JobRecord) -> None:
         """Replace the record of a job, and have it written."""
@@ -132,13 +137,15 @@ class State:
         old = self.jobs.get(record.id)
         if old is not None:
             self._uncount(old)
-        if self.round is not None:
+        if self.round is not None and record.state is not JobState.PENDING:
             self.round.touched.add(record.id)
         self.jobs[record.id] = record
         self._follow(record)
         is_planned = record.is_waiting and not record.flow and record.rest is None
+        is_planned |= record.id in self.composites
+        self._look_at_plain(record, is_planned=is_planned)
         for table, belongs in (
-            (self.waiting, record.id in self.composites or is_planned),
+            (self.waiting, is_planned),
             (self.placed, record.is_placed and record.id not in self.composites),
             (self.ended, record.is_ended and record.flow not in self.composites),
         ):
@@ -185,6 +192,15 @@ class State:
                     else ChunkPool.of(record.id, record.job)
                 )
 
+    def _look_at_plain(self, record: JobRecord, *, is_planned: bool) -> None:
+        if not (is_planned and record.is_plain):
+            self.plain.pop(record.id, None)
+            return
+        if self.plain and record.id not in self.plain:
+            self._is_sorted &= arrival(next(reversed(self.plain))) < arrival(record.id)
+        self.plain[record.id] = record.job
+        self.newest_submit = max(self.newest_submit, record.job.submitted)
+
     def _count(self, record: JobRecord) -> None:
         if record.is_waiting:
             for _, needed in record.needs:
@@ -198,14 +214,14 @@ class State:
                         self.holding.setdefault(node, {})[record.id] = None
             if record.link_gbps:
                 self.loading[record.id] = None
+        if not record.is_ended:
+            self.of_kind.setdefault(record.kind, {})[record.id] = None
         self.pending.count(record, 1)
 
     def _uncount(self, record: JobRecord) -> None:
         for _, needed in record.needs:
-            others = self.dependents.get(needed, {})
-            others.pop(record.id, None)
-            if not others:
-                self.dependents.pop(needed, None)
+            tables.drop(self.dependents, needed, record.id)
+        tables.drop(self.of_kind, record.kind, record.id)
         if record.is_placed:
             self.meeting -= record.meeting_places
             self.queued.subtract(record.claims)
@@ -223,6 +239,7 @@ class State:
             self.native.forget(record)
         if self.round is not None:
             self.round.touched.add(job)
+        self.plain.pop(job, None)
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
         self.composites.pop(job, None)
@@ -288,10 +305,19 @@ class State:
         """A cluster is there, as far as was read, and may get new work."""
         return not (cluster.drained or cluster.is_stale(now, self.settings.readings.max_age_s))
 
-    def waiting_records(self) -> Iterator[JobRecord]:
-        """In the order of their arrival; most have a plain number, which is read in no time."""
-        key = int if all(map(str.isdigit, self.waiting)) else arrival
-        return (self.jobs[job] for job in sorted(self.waiting, key=key))
+    def waiting_records(self, without: Collection[str] = ()) -> Iterator[JobRecord]:
+        """In the order of their arrival, but for some; most have plain numbers, read at once."""
+        is_any = len(without) < len(self.waiting)
+        names = [job for job in self.waiting if job not in without] if is_any else []
+        key = int if all(map(str.isdigit, names)) else arrival
+        return (self.jobs[job] for job in sorted(names, key=key))
+
+    def plain_jobs(self) -> dict[str, Job]:
+        """A copy of those that are planned as they were submitted, in the order of arrival."""
+        if not self._is_sorted:
+            self.plain = {job: self.plain[job] for job in sorted(self.plain, key=arrival)}
+            self._is_sorted = True
+        return self.plain.copy()
 
     def placed_records(self) -> Iterator[JobRecord]:
         return (self.jobs[job] for job in self.placed)

@@ -5,11 +5,11 @@ Mutable like the state that holds them (`core.base.state`), and changed by the c
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec import field as struct_field
@@ -176,19 +176,23 @@ class Packs:
             if belongs and record.array_index is not None:
                 table.setdefault(record.array, {})[record.id] = None
             else:
-                _drop(table, record.array, record.id)
+                drop(table, record.array, record.id)
         if record.pack and record.is_placed:
             self.living.setdefault(record.pack, {})[record.id] = None
         elif old is not None and old.pack and old.is_placed:
             self.left[old.pack] = None
-            _drop(self.living, old.pack, old.id)
+            drop(self.living, old.pack, old.id)
 
     def forget(self, record: JobRecord) -> None:
         """Drop a job that waits no more."""
-        _drop(self.pending, record.array, record.id)
+        drop(self.pending, record.array, record.id)
 
 
-def _drop(table: dict[str, dict[str, None]], key: str, job: str) -> None:
+Key = TypeVar("Key")
+
+
+def drop(table: dict[Key, dict[str, None]], key: Key, job: str) -> None:
+    """Take a job out of a table of jobs by a key, and the key with its last one."""
     if (jobs := table.get(key)) is not None:
         jobs.pop(job, None)
         if not jobs:
@@ -333,8 +337,8 @@ class FollowedPlan:
     plan: Plan | None = None
     time: float = 0.0
     """Time of its snapshot."""
-    unseen: deque[Deferred | Placement] = field(default_factory=deque)
-    """Its starts and reasons of waiting jobs that are not in `findings` yet."""
+    unseen: list[Deferred | Placement] = field(default_factory=list)
+    """Its starts and reasons of waiting jobs that are not in `findings` yet, the next one last."""
     order: PlanOrder | None = None
     """The order of its work on each node."""
     freed: set[str] = field(default_factory=set)
@@ -349,6 +353,10 @@ class FollowedPlan:
     """Pending jobs that the plan does not know, or knows as they were; their places in `ranked`."""
     arrived: list[str] = field(default_factory=list)
     """Those of them that have not been looked at."""
+    last_turn: float = 0.0
+    """When some were, seconds."""
+    room: int = 0
+    """So many more may be then."""
     ranked: list[tuple[Precedence, str]] = field(default_factory=list)
     """Those that were, in the order of their turns, with some that wait no more."""
     turn_of: Callable[[JobRecord], Precedence] | None = None

@@ -90,7 +90,7 @@ class Offers:
     _kept: dict[Hashable, Offer] = field(default_factory=dict)
     are_needed: bool = field(init=False)
     """For all jobs; else only for those with a deadline and no time limit, or with data."""
-    _are_of_time: bool = field(init=False)
+    are_of_time: bool = field(init=False)
     """Jobs that differ in nothing but their time limits are of several kinds."""
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Offers:
             or (cluster.reading is not None and cluster.reading.rules)
             for cluster in clusters
         )
-        self._are_of_time = is_reserved or any(each and each.are_of_time for each in rules)
+        self.are_of_time = is_reserved or any(each and each.are_of_time for each in rules)
 
     def of(self, record: JobRecord) -> Offer:
         """Offer of the clusters to a waiting job."""
@@ -114,7 +114,7 @@ class Offers:
         job = record.job
         own = record.id if is_timed or record.is_staged else record.stream
         who = (record.user, record.uid, record.gid, own)
-        limit = job.time_limit if self._are_of_time else job.time_limit is None
+        limit = job.time_limit if self.are_of_time else job.time_limit is None
         key = (who, asked_of(record), limit, widest(job), job.clusters, may_split(job))
         if key not in self._kept:
             self._kept[key] = self._made(record)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from coalloc.core.base.records import JobRecord
+from coalloc.core.base.records import JobRecord, Kind
 from coalloc.core.base.speedup_fit import SizedRun, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.formats.job_json import read_speedup, write_speedup
@@ -76,23 +76,21 @@ def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
     return (*values, base_time)[-KEPT:]
 
 
-def history_for(ratios: Mapping[str, tuple[float, ...]], records: Iterable[JobRecord]) -> History:
-    """Of some jobs, how long those like them took by what was planned.
+def history_for(
+    ratios: Mapping[str, tuple[float, ...]], of_kind: Mapping[Kind, Iterable[str]]
+) -> History:
+    """Of jobs by their kinds, how long those like them took by what was planned.
 
     The ratios of real by planned run times are by history key, the newest last; of the keys of a
     job, the first that has anything counts.
     """
     places: dict[str, int] = {}
-    place_of: dict[tuple[str, str, str], int | None] = {}
     of: dict[str, int] = {}
-    for record in records:
-        program = record.user, record.command, record.name
-        if program not in place_of:
-            keys = UserProgram.of(record).history_keys
-            known = next((key for key in keys if key in ratios), None)
-            place_of[program] = None if known is None else places.setdefault(known, len(places))
-        if (place := place_of[program]) is not None:
-            of[record.id] = place
+    for ((user, command, name), _), jobs in of_kind.items():
+        keys = UserProgram(user=user, command=command, name=name).history_keys
+        known = next((key for key in keys if key in ratios), None)
+        if known is not None:
+            of.update(dict.fromkeys(jobs, places.setdefault(known, len(places))))
     newest = list(ratios.values())[-POOLED:]
     return History(
         pool=tuple(value for values in newest for value in values),

@@ -26,8 +26,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from math import inf
+from operator import attrgetter
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState
+from coalloc.core.base.effects import Wake
 from coalloc.core.base.plan_order import Entry, PlanOrder, Precedence, first_of
 from coalloc.core.base.projects import ProjectUser
 from coalloc.core.base.records import JobRecord
@@ -40,7 +42,7 @@ from coalloc.core.starts.free_places import billed, seconds_on
 from coalloc.core.starts.queued_claims import takers
 from coalloc.core.starts.waits import has_share, is_crowded, is_shared
 from coalloc.model.jobs import RigidJob
-from coalloc.model.plan import Placement, Plan
+from coalloc.model.plan import Placement
 from coalloc.model.shape import ONE_SLOT, most_procs
 from coalloc.model.sites.reading import NodeReading
 
@@ -51,6 +53,8 @@ process that waits alone."""
 
 MOST = 64
 """Jobs, and nodes, that one turn looks at."""
+MOST_ARRIVED = 1000
+"""Newcomers that are put in the order of their turns at one time."""
 
 
 class Filling:
@@ -58,8 +62,14 @@ class Filling:
 
     def __init__(self, turn: Turn, freed: Collection[str]) -> None:
         state, schedule = turn.state, turn.state.schedule
-        self.turn, self.arrived = turn, schedule.arrived
-        schedule.arrived = []
+        if schedule.last_turn != turn.now:
+            schedule.last_turn, schedule.room = turn.now, MOST_ARRIVED
+        self.turn, self.arrived = turn, schedule.arrived[: schedule.room]
+        if self.arrived:
+            schedule.room -= len(self.arrived)
+            schedule.arrived = schedule.arrived[len(self.arrived) :]
+        if schedule.arrived:
+            state.out.append(Wake(at=turn.now))
         for job in self.arrived:
             if job in schedule.newcomers and schedule.newcomers[job] is None:
                 place = 0.0, 0.0, arrival(job)
@@ -207,25 +217,20 @@ class Filling:
         return max(0, least)
 
 
-def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> None:
+def adopt(state: State, order: PlanOrder, current: RoundState, view: SlotsInUse) -> None:
     """Follow a new plan from now on; where only tasks start so, one without leaves nothing to.
 
     `view`: what is free on all nodes, or was before the last starts of this turn.
     """
     schedule, queue = state.schedule, current.snapshot.queue
-    is_of_tasks = any(placement.task is not None for placement in plan.placements)
-    if not (is_of_tasks or starts_jobs(state)):
+    if not (order.tasks or starts_jobs(state)):
         schedule.order, schedule.arrived = None, []
         return
     # As `waits` has it, for many jobs at once: but for these, those of the snapshot wait still.
     looked_at = (*current.touched, *state.composites)
     gone = current.changed.union(job for job in looked_at if not waits(state, (job, "")))
-    order = schedule.order = PlanOrder.of(
-        plan,
-        current.number,
-        lambda e: e[0] not in (current.changed if e[1] else gone) and (not e[1] or waits(state, e)),
-    )
-    order.is_fresh = True
+    order.leave_out(gone, lambda task: task[0] in current.changed or not waits(state, task))
+    schedule.order, order.round, order.is_fresh = order, current.number, True
     if not queue:  # no policy was asked
         order.policy = state.settings.rounds.policy
     flows = (flow for flow in state.composites.values() if isinstance(flow, WorkflowState))
@@ -241,11 +246,11 @@ def adopt(state: State, plan: Plan, current: RoundState, view: SlotsInUse) -> No
     for kept in current.snapshot.reservations:
         for node in kept.nodes:
             order.kept.setdefault(node, []).append(kept)
-    known = {job.id for job in queue} - current.changed
+    known = set(map(attrgetter("id"), queue)) - current.changed
     schedule.newcomers = {job: None for job in schedule.newcomers if job not in known}
     schedule.ranked, schedule.arrived = [], list(schedule.newcomers)
     schedule.roomy = {node: None for node, slots in view.free.items() if slots > 0}
-    schedule.freed.update(node for node in order.nodes() if node in schedule.roomy)
+    schedule.freed.update(filter(order.is_on, schedule.roomy))
 
 
 def carry_on(state: State, now: float) -> bool:
@@ -285,7 +290,7 @@ def carry_on(state: State, now: float) -> bool:
     is_fresh, order.is_fresh = order.is_fresh, False
     _start_all(turn, todo)
     if filling is not None and is_soon:
-        schedule.arrived, filling = filling.arrived, None
+        schedule.arrived, filling = filling.arrived + schedule.arrived, None
     if filling is not None and not order.is_strict:
         filling.fill()
     asks = _asks(turn, fronts, filling, has_ended=has_ended)

@@ -11,7 +11,6 @@ came first, and the next rounds of queues as long begin with it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Mapping
 from itertools import accumulate
 
@@ -19,6 +18,7 @@ from msgspec import Raw
 
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.records import JobState
 from coalloc.core.base.round_control import OPERATOR, Isolation
 from coalloc.core.base.state import RoundState, State, arrival
@@ -38,13 +38,12 @@ from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
 from coalloc.model.formats.plan_json import plan_to_keep, write_plan
-from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
-LONG = 1000
+LONG = 500
 """The snapshot of a queue of more jobs is made in no step in which a plan is committed; of a plan
 with more to tell (`look_ahead`), each step tells so much."""
 
@@ -98,16 +97,11 @@ def _solve(
     state: State, current: RoundState, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
 ) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
-    if state.learning.ratios and current.history is NO_HISTORY:
-        views = (current.snapshot, *lifted.values())
-        names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
-        records = (state.jobs[name] for name in names if name in state.jobs)
-        current.history = history_for(state.learning.ratios, records)
     return Solve(
         round=current.number,
         snapshot=current.snapshot,
         policy=current.policy,
-        history=current.history,
+        history=history_for(state.learning.ratios, state.of_kind),
         notes=state.learning.notes.get(current.policy, {}),
         lifted=lifted,
     )
@@ -121,7 +115,8 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
     if state.settings.rounds.commit_first_incumbent:
         plan = twins.once(state, current.snapshot, event.plan)
         rule = StartRule(state, now, event.plan.policy, current.number)
-        _start_now(rule, current, deadlines.in_time(state, plan, now))
+        plan = deadlines.in_time(state, plan, now)
+        _start_now(rule, current, plan, PlanOrder.of(plan).starting(current.snapshot.time + NOW_S))
 
 
 def solved(state: State, event: Solved, now: float) -> None:
@@ -138,18 +133,20 @@ def solved(state: State, event: Solved, now: float) -> None:
         isolating.set_aside(state, current, current.search, now)
     told = twins.once(state, current.snapshot, event.plan)
     plan = deadlines.in_time(state, told, now)
+    order = event.order if event.order and plan is event.plan else PlanOrder.of(plan)
+    due = order.starting(current.snapshot.time + NOW_S)
     rule = StartRule(state, now, plan.policy, current.number)
-    _start_now(rule, current, plan)
+    _start_now(rule, current, plan, due)
     queueing.queue_up(rule, current, plan)
     further_queues.send(state, current.snapshot, plan, now)
-    _fill(state, current, plan, now)
-    _keep_ahead(state, current, plan, now)
-    dispatch.adopt(state, plan, current, rule.view)
+    _fill(state, current, plan, due, now)
+    state.schedule.time = current.snapshot.time
+    _keep_ahead(state, plan, order.planned[len(due) :], now)
+    dispatch.adopt(state, order, current, rule.view)
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     if told is not event.plan and current.committed:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
-    is_as_told = bool(event.text) and told is event.plan
-    body = Raw(event.text) if is_as_told else plan_to_keep(told)
+    body = Raw(event.text) if event.text and told is event.plan else plan_to_keep(told)
     state.schedule.plan = told
     state.out.append(SavePlan(round=current.number, time=now, body=body))
     notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
@@ -225,14 +222,14 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     state.rounds.finished(now, placed=False, jobs=state.pending.jobs, procs=state.pending.procs)
 
 
-def _start_now(rule: StartRule, current: RoundState, plan: Plan) -> None:
+def _start_now(rule: StartRule, current: RoundState, plan: Plan, due: list[Placement]) -> None:
     """Start what the plan has now and still fits."""
-    state, now, time = rule.state, rule.now, current.snapshot.time
+    state, now = rule.state, rule.now
     if bills_differ(state):
         rule.places = FreePlaces(state, current.snapshot, plan, now)
     started: list[str] = []
-    for placement in plan.placements:
-        if placement.start > time + NOW_S or placement.chunks is not None:
+    for placement in due:
+        if placement.chunks is not None:
             continue
         record = startable(state, placement, now)
         if record is None:
@@ -258,13 +255,12 @@ def _superseded(state: State, job: str, why: str) -> None:
     state.rounds.want("superseded")
 
 
-def _fill(state: State, current: RoundState, plan: Plan, now: float) -> None:
+def _fill(state: State, current: RoundState, plan: Plan, due: list[Placement], now: float) -> None:
     """Start the pieces of divisible jobs that the final plan has now, in what others leave free.
 
     Earlier incumbents start none: a better plan may want those nodes for other jobs.
     """
-    begun = current.snapshot.time + NOW_S
-    pieces = [p for p in plan.placements if p.chunks is not None and p.start <= begun]
+    pieces = [placement for placement in due if placement.chunks is not None]
     if not pieces:
         return
     starts = _starts(current.snapshot, plan)
@@ -322,13 +318,10 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
             state.findings.passed_over[job] = state.findings.passed_over.get(job, 0) + 1
 
 
-def _keep_ahead(state: State, current: RoundState, plan: Plan, now: float) -> None:
+def _keep_ahead(state: State, plan: Plan, later: list[Placement], now: float) -> None:
     """Have kept what the plan tells of jobs that wait: at once, or in steps of the loop."""
     schedule = state.schedule
-    schedule.time = current.snapshot.time
-    later = [p for p in plan.placements if p.start > schedule.time + NOW_S]
-    later.sort(key=lambda p: p.start, reverse=True)
-    schedule.unseen = deque((*plan.deferred, *later))
+    schedule.unseen = [*later, *reversed(plan.deferred)]
     if len(schedule.unseen) > LONG:
         state.out.append(Wake(at=now))
     else:
@@ -339,7 +332,7 @@ def look_ahead(state: State) -> None:
     """Keep start estimates and reasons for the jobs that wait, as many as one step may."""
     schedule, starts = state.schedule, dict[str, float]()
     for _ in range(min(LONG, len(schedule.unseen))):
-        told = schedule.unseen.popleft()
+        told = schedule.unseen.pop()
         if told.job not in state.waiting:
             continue
         if isinstance(told, Placement):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.state import State
+from coalloc.core.base.state import State, arrival
 from coalloc.core.commands import reservations as reserving
 from coalloc.core.jobs.dependencies import delayed, open_needs, plain
 from coalloc.core.jobs.occupation import busy_slots, held_by
-from coalloc.core.jobs.offers import Offers
+from coalloc.core.jobs.offers import NO_OFFER, Offers
 from coalloc.core.jobs.twins import runs_on_twins
 from coalloc.core.sharing import guarantees, limits, priority
 from coalloc.core.sharing.limits import LimitBook
@@ -51,27 +53,34 @@ def snapshot(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
     )
     known = {node.name for cluster in clusters for node in cluster.nodes}
-    waiting = (*state.waiting_records(), *(() if also is None else (also,)))
     running = _running(state, now)
-    reservations = _reservations(state, waiting, known, now)
+    offers = Offers(state=state, now=now, busy=busy_slots(state))
+    plain = _plain(state, offers, now)
+    special = [*state.waiting_records(without=plain), *(() if also is None else (also,))]
+    reservations = _reservations(state, special, known, now)
     planned = [
         record
-        for record in waiting
+        for record in special
         if record.id not in without and (held or record.state is not JobState.HELD)
     ]
-    offers = Offers(state=state, now=now, busy=busy_slots(state))
-    records, jobs = _waiting(state, planned, offers, now)
-    if LIMITS not in lifted and state.sharing.tree.has_limits:
-        book = LimitBook(state, now)
-        jobs = [limits.capped(book, *each) for each in zip(records, jobs, strict=True)]
-    queue = _weighted(state, records, jobs, now, shared=SHARES not in lifted)
-    if GUARANTEES not in lifted and state.sharing.tree.guaranteed:
+    for job in without:
+        plain.pop(job, None)
+    jobs = _waiting(state, plain, planned, offers, now)
+    rules = {rule for rule in rules_of(state) if rule not in lifted}
+    if rules or priority.is_on(state):
+        ids = state.jobs if also is None else {**state.jobs, also.id: also}
+        records = [ids[job.id] for job in jobs]
+        if LIMITS in rules:
+            book = LimitBook(state, now)
+            jobs = [limits.capped(book, *each) for each in zip(records, jobs, strict=True)]
         views = list(zip(records, jobs, strict=True))
-        reservations += guarantees.reservations(state, views, clusters, running, now)
+        jobs = _weighted(state, records, jobs, now, shared=SHARES not in lifted)
+        if GUARANTEES in rules:
+            reservations += guarantees.reservations(state, views, clusters, running, now)
     return Snapshot(
         time=now,
         clusters=_marked(clusters, offers.marks.of_nodes),
-        queue=tuple(queue),
+        queue=tuple(jobs),
         running=tuple(running),
         reservations=tuple(reservations),
         overrun_s=state.settings.start.overrun_s,
@@ -140,25 +149,45 @@ def _reservations(
     return [*found, *reserving.views(state, known)]
 
 
-def _waiting(
-    state: State, records: Iterable[JobRecord], offers: Offers, now: float
-) -> tuple[list[JobRecord], list[Job]]:
-    """The waiting jobs to be planned and their views; what a job waits for has arrived before it.
+def _plain(state: State, offers: Offers, now: float) -> dict[str, Job]:
+    """The waiting jobs that are planned as they were submitted, by all that clusters offer."""
+    if now < state.newest_submit:  # The clock was set back since.
+        return {}
+    plain = state.plain_jobs()
+    for jobs in state.of_kind.values() if offers.are_needed else ():
+        found = (job for job in jobs if job in plain)
+        first = next(found, None)
+        if first is not None and (offers.are_of_time or offers.of(state.jobs[first]) != NO_OFFER):
+            for job in (first, *found):
+                del plain[job]
+    return plain
 
-    Two lists rather than pairs, and most jobs as they are: of a long queue each look counts.
+
+def _waiting(
+    state: State, plain: dict[str, Job], special: Iterable[JobRecord], offers: Offers, now: float
+) -> list[Job]:
+    """The waiting jobs to be planned as the planner sees them, in the order of their arrival.
+
+    Those in `plain`, which is used up, are taken as they are: of a long queue each look counts.
     """
-    seen = set(state.placed)
-    chosen: list[JobRecord] = []
-    views: list[Job] = []
-    for record in records:
-        view: Job | None = record.job
-        if offers.are_needed or not is_plain(record, state, now):
-            view = waiting_view(record, state, seen, now, offers)
+    for job, count in state.findings.passed_over.items():
+        if job in plain:
+            plain[job] = replace(plain[job], passed_over=count)
+    names, jobs = list(plain), list(plain.values())
+    views: dict[str, Job] = {}
+    seen = ChainMap[str, object](views, plain, state.placed)  # type: ignore[arg-type]
+    merged: list[Job] = []
+    at = 0
+    for record in special:
+        view = waiting_view(record, state, seen, now, offers)
         if view is not None:
-            chosen.append(record)
-            views.append(view)
-            seen.add(record.id)
-    return chosen, views
+            views[record.id] = view
+            upto = len(names)
+            if record.id in state.jobs:  # Else it was not submitted, and goes behind all.
+                upto = bisect_left(names, arrival(record.id), at, key=arrival)
+            merged += (*jobs[at:upto], view)
+            at = upto
+    return [*merged, *jobs[at:]]
 
 
 def _weighted(
@@ -295,33 +324,12 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
     return found
 
 
-def is_plain(record: JobRecord, state: State, now: float) -> bool:
-    """Whether a waiting job is planned as it was submitted, where clusters make no offers to all.
-
-    `waiting_view` says so of nearly all jobs of a long queue; here those are told by few looks.
-    """
-    return not (
-        record.needs
-        or record.not_before
-        or record.barred
-        or record.late
-        or record.finish_by is not None
-        or record.is_staged
-        or record.state is JobState.HELD
-        or record.job.clusters is not None
-        or record.job.earliest < 0.0
-        or record.job.submitted > now
-        or record.id in state.findings.passed_over
-        or record.id in state.composites
-    )
-
-
 def waiting_view(
     record: JobRecord, state: State, seen: Collection[str], now: float, offers: Offers
 ) -> Job | None:
     """A waiting job as the planner sees it; None where nothing of it is to be planned.
 
-    `seen` is what is in the snapshot, as far as the job may wait for it.
+    `seen` is what is in the snapshot. A job waits for what runs or has arrived before it.
     """
     job: Job | None = record.job
     is_composite = record.id in state.composites
@@ -375,7 +383,9 @@ def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] 
             return None  # It may start once that one has, or one of several, which is not planned.
         flow = state.composites.get(needed)
         parts = () if flow is None else map(flow.job_of, flow.placed)
-        there = [name for name in (needed, *parts) if name in seen]
+        found = (name for name in (needed, *parts) if name in seen)
+        own = arrival(record.id)
+        there = [name for name in found if name in state.placed or arrival(name) < own]
         if not there:
             return None
         unmet += there

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from coalloc.daemon.solver import frames
-from coalloc.daemon.solver.sent import decode_snapshot
+from coalloc.daemon.solver.sent import decode_snapshot, parted
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.plan import Deferred, Plan, Reason
 from coalloc.model.snapshot import Snapshot
@@ -175,6 +175,9 @@ class _Sender:
                 raise CheckFailedError(violations, jobs_named(self._snapshot, violations))
         if self._request.node_entries is not None:
             plan = trimmed(plan, self._request.node_entries)
+        plan, parts = parted(plan, self._snapshot.time)
+        for part in parts:
+            self._stream.sendall(frames.frame(frames.PART, msgspec.json.encode(part)))
         self._stream.sendall(frames.frame(kind, encoded(plan)))
 
 

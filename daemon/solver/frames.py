@@ -2,6 +2,7 @@
 
 The daemon sends one request: REQUEST, SNAPSHOT, and PLAN where the rule of a plan is to be
 explained. The process answers BEGUN, any number of INCUMBENT, then DONE, EXPLANATION or FAILED.
+Before a long plan, INCUMBENT or DONE, comes what of it starts later, in so many PART.
 Bodies are JSON, except that of BEGUN, which is a process number. `SolverRequest` is the daemon's
 end of it.
 """
@@ -24,7 +25,8 @@ from coalloc.model.history import NO_HISTORY, History
 
 REQUEST, SNAPSHOT, PLAN = b"R", b"S", b"P"
 BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED = b"B", b"I", b"D", b"X", b"E"
-KINDS = frozenset({REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED})
+PART = b"L"
+KINDS = frozenset({REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, PART, DONE, EXPLANATION, FAILED})
 
 HEADER = struct.Struct(">cI")
 MAX_BYTES = 1 << 29
@@ -119,6 +121,8 @@ class SolverRequest:
         """The process that took the request; 0 until it says so."""
         self.incumbent: bytes | None = None
         """The last of the better plans."""
+        self.parts: tuple[bytes, ...] = ()
+        """Of the newest plan, behind what it has itself."""
         self.jobs: tuple[str, ...] = ()
         """Those that its plan is wrong about, where that is the error."""
         self._on_incumbent = on_incumbent
@@ -144,9 +148,14 @@ class SolverRequest:
         assert self._writer is not None
         self._writer.write(frame(REQUEST, msgspec.json.encode(request)))
         self._writer.writelines(parts)
+        coming: list[bytes] = []
         while True:
             kind, body = await read_frame(self._reader)
+            if kind in (INCUMBENT, DONE):
+                self.parts, coming = tuple(coming), []
             match kind:
+                case _ if kind == PART:
+                    coming.append(body)
                 case _ if kind == BEGUN and body.isdigit() and not self.pid:
                     self.pid = int(body)
                 case _ if kind == INCUMBENT:

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CoreEvent, CostsWanted, IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.plan_order import PlanOrder, start_of
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
-from coalloc.daemon.solver.sent import decode_plan, encode_snapshot
+from coalloc.daemon.solver.sent import decode_part, decode_plan, encode_snapshot, whole_text
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.settings import RoundsConfig
@@ -42,6 +43,8 @@ LAST = "plain"
 """The last resort, which needs nothing compiled."""
 IN_THREAD = 500
 """Jobs that `plain` plans here at once, sooner than a solver would have read them."""
+Taken = tuple[Plan, bytes, PlanOrder | None]
+"""A plan, its text, and the order of one that came in parts."""
 PATIENCE = 60.0
 """The last resort has so many times the time limit, since nothing comes after it."""
 
@@ -72,7 +75,7 @@ class RoundPlanner:
         late = False
         asked = self.request(effect.policy, effect.history, effect.notes)
         try:
-            plan, text = await self._plan(effect, asked)
+            plan, text, order = await self._plan(effect, asked)
         except UnusablePlanError as error:
             why, jobs, late, plan = str(error), error.jobs, error.late, None
         except Exception as error:
@@ -92,11 +95,12 @@ class RoundPlanner:
             )
         else:
             self._previous = order_of_starts(plan)
-            self._offer(Solved(round=effect.round, plan=plan, solve_s=spent, text=text))
+            found = Solved(round=effect.round, plan=plan, solve_s=spent, text=text, order=order)
+            self._offer(found)
         if effect.lifted:
             await self.costs.compute(effect, plan, asked, self.rounds.time_limit_s)
 
-    async def _plan(self, effect: Solve, asked: Request) -> tuple[Plan, bytes]:
+    async def _plan(self, effect: Solve, asked: Request) -> Taken:
         waiting = self.rounds.commit_first_incumbent
 
         def found(body: bytes) -> None:
@@ -137,11 +141,11 @@ class RoundPlanner:
         snapshot: Snapshot,
         request: Request,
         on_incumbent: Callable[[bytes], None] | None = None,
-    ) -> tuple[Plan, bytes]:
-        """The same with its text, which is empty where no solver wrote one."""
+    ) -> Taken:
+        """The same with its text, which is empty where no solver wrote one, and its order."""
         is_last = request.policy == LAST
         if not self._solver.is_warm or (is_last and len(snapshot.queue) <= IN_THREAD):
-            return await asyncio.to_thread(plainly, snapshot), b""
+            return await asyncio.to_thread(plainly, snapshot), b"", None
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(encode_snapshot, snapshot)
         limit_s = self.rounds.time_limit_s * (PATIENCE if is_last else 1.0)
@@ -149,14 +153,29 @@ class RoundPlanner:
             body, request, deadline_s=limit_s, on_incumbent=on_incumbent
         )
         if is_last and outcome.plan is None and outcome.status != "error":
-            return await asyncio.to_thread(plainly, snapshot), b""
+            return await asyncio.to_thread(plainly, snapshot), b"", None
         if outcome.plan is None:
             why = outcome.message or outcome.status
             raise UnusablePlanError(why, outcome.jobs, late=outcome.status == "killed")
         try:
-            return decode_plan(outcome.plan), outcome.plan
+            return await _taken_in(outcome.plan, outcome.parts)
         except msgspec.DecodeError as error:
             raise UnusablePlanError(f"its plan cannot be read: {error}") from error
+
+
+async def _taken_in(head: bytes, parts: Sequence[bytes]) -> Taken:
+    """Read a plan, a long one part by part, between which the loop serves others."""
+    plan = decode_plan(head)
+    if not parts:
+        return plan, head, None
+    order, deferred = PlanOrder.of(plan), list(plan.deferred)
+    for part in parts:
+        await asyncio.sleep(0)
+        placements, left = decode_part(part)
+        order.go_on(placements, left)
+        deferred += left
+    plan = replace(plan, placements=tuple(order.planned), deferred=tuple(deferred))
+    return plan, await asyncio.to_thread(whole_text, head, parts), order
 
 
 def plainly(snapshot: Snapshot) -> Plan:
@@ -166,7 +185,7 @@ def plainly(snapshot: Snapshot) -> Plan:
 
 def order_of_starts(plan: Plan) -> tuple[str, ...]:
     """Jobs by their first start in a plan: where the next round's search may begin."""
-    return tuple(dict.fromkeys(p.job for p in sorted(plan.placements, key=lambda p: p.start)))
+    return tuple(dict.fromkeys(p.job for p in sorted(plan.placements, key=start_of)))
 
 
 class UnusablePlanError(Exception):
@@ -257,7 +276,8 @@ class RuleCosts:
             return RuleCostRow(why=f"not computed: {outcome.message or outcome.status}")
 
         def cost() -> RuleCost:
-            return rule_cost(rule, kept, decode_plan(plan), without, weights)
+            made = decode_plan(whole_text(plan, outcome.parts))
+            return rule_cost(rule, kept, made, without, weights)
 
         try:
             found = await asyncio.to_thread(cost)

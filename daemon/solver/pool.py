@@ -60,6 +60,8 @@ class SolveOutcome(Struct, frozen=True, kw_only=True):
     message: str
     """One line; empty when done."""
     elapsed_s: float
+    parts: tuple[bytes, ...] = ()
+    """Of a long plan, what ``plan`` does not have, see `coalloc.daemon.solver.sent.parted`."""
     jobs: tuple[str, ...] = ()
     """Those that the plan is wrong about; empty where it is not that."""
 
@@ -150,7 +152,8 @@ class SolverPool:
 
         After so many seconds the policy is told to stop, and killed 0.2 s later; the request's
         times are set here. `on_incumbent` receives better plans, ``coalloc-plan/1``, as they are
-        found: the first at once, later ones so that sending them takes little of the search's time.
+        found: the first at once, later ones so that sending them takes little of the search's time;
+        of long ones what starts first.
         """
         talk = SolverRequest(on_incumbent)
         parts = (frame(SNAPSHOT, snapshot),)
@@ -192,6 +195,7 @@ class SolverPool:
             plan=body,
             message=message,
             elapsed_s=time.monotonic() - began,
+            parts=talk.parts,
             jobs=talk.jobs,
         )
 

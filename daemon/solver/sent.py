@@ -7,14 +7,18 @@ is kept until these change.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
+from coalloc.core.base.plan_order import start_of
+from coalloc.core.starts.placements import NOW_S
 from coalloc.model.formats.snapshot_json import read_clusters, write_cluster
 from coalloc.model.jobs import Job
-from coalloc.model.plan import Plan
+from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.shape import Amounts
 from coalloc.model.snapshot import Reservation, Running, Snapshot
@@ -39,6 +43,32 @@ class _Sent(Struct, frozen=True, kw_only=True):
 _decode = msgspec.json.Decoder(_Sent).decode
 decode_plan = msgspec.json.Decoder(Plan).decode
 """A plan of a solver, whose node names stand for single nodes: it has passed the check there."""
+Part = tuple[tuple[Placement, ...], tuple[Deferred, ...]]
+decode_part = msgspec.json.Decoder(Part).decode
+SLICE = 2000
+"""Jobs of a longer plan or queue that are read, or written, at once."""
+
+
+def parted(plan: Plan, time: float) -> tuple[Plan, list[Part]]:
+    """A plan with what starts first, and all that starts by a time; and its rest, in that order."""
+    placements, deferred = sorted(plan.placements, key=start_of), plan.deferred
+    if len(placements) + len(deferred) <= SLICE:
+        return plan, []
+    first = max(SLICE, bisect_right(placements, time + NOW_S, key=start_of))
+    steps = range(first, len(placements), SLICE)
+    parts: list[Part] = [(tuple(placements[at : at + SLICE]), ()) for at in steps]
+    parts += (((), deferred[at : at + SLICE]) for at in range(0, len(deferred), SLICE))
+    return replace(plan, placements=tuple(placements[:first]), deferred=()), parts
+
+
+def whole_text(head: bytes, parts: Sequence[bytes]) -> bytes:
+    """The plan that came as `parted` has it, as one text."""
+    fields = msgspec.json.decode(head, type=dict[str, Raw])
+    rests = [msgspec.json.decode(part, type=tuple[Raw, Raw]) for part in parts]
+    for place, name in enumerate(("placements", "deferred")):
+        texts = (bytes(raw)[1:-1] for raw in (fields[name], *(rest[place] for rest in rests)))
+        fields[name] = Raw(b"[%b]" % b",".join(filter(None, texts)))
+    return _encode(fields)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -49,7 +79,9 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         for cluster, text in zip(snapshot.clusters, texts, strict=True)
     ]
     fields: dict[str, Any] = fields_of(snapshot, _Sent)
-    return _encode({**fields, "clusters": clusters})
+    queue = snapshot.queue  # In steps, since each keeps all other threads waiting.
+    jobs = [_encode(queue[at : at + SLICE])[1:-1] for at in range(0, len(queue), SLICE)]
+    return _encode({**fields, "clusters": clusters, "queue": Raw(b"[%b]" % b",".join(jobs))})
 
 
 def decode_snapshot(text: bytes) -> Snapshot:

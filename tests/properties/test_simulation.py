@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
 
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.state import State
+from coalloc.core.base.state import State, arrival
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds import snapshots
+from coalloc.model.jobs import Job
 from tests.simulation.__main__ import run, run_all
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.world import World
@@ -81,26 +81,28 @@ def test_promises_hold_under_every_fault(block: int) -> None:
         assert not broken, f"python -m tests.simulation --seed {seed} --steps {STEPS}: {broken}"
 
 
-def test_jobs_said_to_be_plain_are_seen_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    said, offers = Counter[bool](), list[Offers]()
+def test_the_queue_is_what_a_look_at_each_job_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Counter[str]()
 
-    def offered(**fields: Any) -> Offers:
-        offers[:] = [Offers(**fields)]
-        return offers[0]
+    def compared(
+        state: State,
+        plain: dict[str, Job],
+        special: list[JobRecord],
+        offers: Offers,
+        now: float,
+    ) -> list[Job]:
+        said.update(plain=len(plain), special=len(special))
+        each = {**{job: state.jobs[job] for job in plain}, **{one.id: one for one in special}}
+        records = sorted(each.values(), key=lambda record: arrival(record.id))
+        found = known(state, plain, special, offers, now)
+        assert found == known(state, {}, records, offers, now)
+        return found
 
-    def compared(record: JobRecord, state: State, now: float) -> bool:
-        is_plain = known(record, state, now)
-        said[is_plain] += 1
-        view = snapshots.waiting_view(record, state, (), now, offers[0]) if is_plain else None
-        assert view is (record.job if is_plain else None)
-        return is_plain
-
-    known = snapshots.is_plain
-    monkeypatch.setattr(snapshots, "Offers", offered)
-    monkeypatch.setattr(snapshots, "is_plain", compared)
+    known = snapshots._waiting
+    monkeypatch.setattr(snapshots, "_waiting", compared)
     for seed in (3, 13):
         assert run(seed, STEPS)[1] == ""
-    assert said[True] > 50 < said[False]
+    assert min(said.values()) > 50
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def plan(*rows: tuple[str, float, float, dict[str, int]]) -> Plan:
 
 
 def plan_order(*rows: tuple[str, float, float, dict[str, int]]) -> PlanOrder:
-    return PlanOrder.of(plan(*rows), 1, lambda entry: True)
+    return PlanOrder.of(plan(*rows))
 
 
 def test_on_one_slot_one_comes_after_the_other() -> None:
@@ -77,9 +77,11 @@ def test_what_goes_from_the_middle_keeps_nobody_waiting() -> None:
 
 
 def test_what_does_not_wait_is_left_out() -> None:
-    made = plan(("a", 0.0, 5.0, {"n": 1}), ("b", 5.0, 9.0, {"n": 1}))
-    rest = PlanOrder.of(made, 1, lambda entry: entry != HEAD)
+    rest = plan_order(("a", 0.0, 5.0, {"n": 1, "m": 1}), ("b", 5.0, 9.0, {"n": 1}))
+    rest.leave_out((), lambda entry: entry == HEAD)
     assert list(rest.next_on("n")) == [SECOND]
+    assert rest.is_on("n")
+    assert not rest.is_on("m")
 
 
 def test_what_comes_without_its_nodes_is_not_started_along_the_plan() -> None:

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.base.events import Solved, StatementReceived
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.events import Solved, StatementReceived, Ticked
 from coalloc.core.base.messages import Read
 from coalloc.core.base.plan_order import STRICT
 from coalloc.core.base.records import JobState
 from coalloc.core.jobs.occupation import occupation
+from coalloc.core.rounds import dispatch
 from coalloc.core.rounds.dispatch import MOST, Filling
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.settings import PriorityConfig, ProjectConfig
@@ -101,6 +103,22 @@ def test_each_end_starts_the_next_while_no_plan_comes(monkeypatch: pytest.Monkey
     assert len(site.pending_solves) <= 1, "one round corrects the order meanwhile"
     assert looked <= 100 * MOST
     assert not site.notes("start_superseded")
+
+
+def test_newcomers_get_their_turns_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "MOST_ARRIVED", 10)
+    site, (first,) = site_of(1, [(1, 10.0)])
+    planned(site, (first, 0.0, 10.0, 1), takes=1.0)
+    site.state.rounds.paused = True
+    jobs = [site.submit() for _ in range(25)]
+    site.state.rounds.paused = False
+    for count in (10, 20, 25):
+        site.now += 1.0
+        effects = [*site.do(Ticked()), *site.do(Ticked())]
+        assert [job for _, job in site.state.schedule.ranked] == jobs[:count]
+        assert any(isinstance(effect, Wake) for effect in effects) is (count < 25)
+    end(site, first)
+    assert site.job(jobs[0]).is_placed
 
 
 def test_a_plan_that_comes_after_such_starts_supersedes_nothing_and_goes_on() -> None:
