@@ -49,7 +49,10 @@ def ran(site: Running) -> Counter[int]:
 
 @pytest.mark.parametrize(
     ("policy", "chunks", "kills"),
-    [("plain", 60, 2), pytest.param("easy", 1500, 6, marks=pytest.mark.slow)],
+    [
+        pytest.param("plain", 60, 2, marks=pytest.mark.slow),
+        pytest.param("easy", 1500, 6, marks=pytest.mark.slow),
+    ],
 )
 def test_every_chunk_runs_once_whoever_is_killed(
     root: Path, policy: str, chunks: int, kills: int

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.kernels import CACHE
 from tests.support.live_site import LIMIT_S, Running
 
@@ -69,6 +71,7 @@ class Initialised(Running):
         return code == 0 and all(found[f"cluster {name}"]["level"] == "ok" for name in self.names)
 
 
+@pytest.mark.slow
 def test_a_new_installation_passes_and_what_breaks_is_seen(root: Path) -> None:
     site = Initialised(root, {"PATH": "/nonexistent"}, "single-user")
     assert not (root / "state").exists()

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.live_site import Running
 
 WORK = '#!/bin/sh\nexec sleep "$(awk "BEGIN {print 0.1 + 0.8 / $COALLOC_SIZE}")"\n'
@@ -30,6 +32,7 @@ def submitted(site: Running, *words: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_two_sizes_are_enough_for_the_third_submit(root: Path) -> None:
     with Running(root, clusters={"alpha": 4}) as site:
         (site.work / "work.sh").write_text(WORK)

@@ -66,7 +66,7 @@ def served(port: int) -> Samples:
 def test_every_metric_moves(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with Running(root, daemon=f'metrics_address = "127.0.0.1:{port}"') as site:
+    with Running(root, warms=True, daemon=f'metrics_address = "127.0.0.1:{port}"') as site:
         moved: set[str] = set()
 
         def all_moved() -> bool:

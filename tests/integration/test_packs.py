@@ -209,7 +209,6 @@ def test_what_a_signal_ends_may_be_the_batch_jobs_end(root: Path) -> None:
 @pytest.mark.parametrize(
     ("kills", "count"),
     [
-        (4, 360),
         pytest.param(20, 1800, marks=pytest.mark.slow),
         pytest.param(200, 45_000, marks=pytest.mark.nightly),
     ],

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coalloc import Client
+from coalloc.cli import main
 from coalloc.client.client import RefusedError
 from coalloc.client.submission import submission
 from coalloc.wire.answers import Submitted
@@ -34,22 +35,17 @@ def site() -> Iterator[Running]:
 
 
 def coalloc(site: Running, *words: str, code: int = 0, stdin: str = "") -> str:
-    """Run ``coalloc`` as a user would; returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "coalloc.cli.main", *words],
-        cwd=site.work,
-        env={**os.environ, "COALLOC_CONFIG": str(site.config)},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
+    """Run ``coalloc`` in this process, from the folder of a site; returns what it printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(site.work)
+        patch.setenv("COALLOC_CONFIG", str(site.config))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        assert main.main(list(words)) == code, err.getvalue()
     if code == 0:
-        return done.stdout
-    assert "Traceback" not in done.stderr
-    return done.stderr
+        return out.getvalue()
+    assert "Traceback" not in err.getvalue()
+    return err.getvalue()
 
 
 @pytest.fixture

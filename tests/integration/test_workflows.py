@@ -54,7 +54,10 @@ def assert_in_order(job: dict[str, Any], lines: Sequence[str]) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "count", "kills"),
-    [("plain", 24, 2), pytest.param("easy", 1000, 6, marks=pytest.mark.slow)],
+    [
+        pytest.param("plain", 24, 2, marks=pytest.mark.slow),
+        pytest.param("easy", 1000, 6, marks=pytest.mark.slow),
+    ],
 )
 def test_a_workflow_survives_kills_and_every_task_runs_exactly_once(
     root: Path, policy: str, count: int, kills: int

@@ -60,7 +60,7 @@ def test_mbpc_case_1(policy: str, abw: float) -> None:
     agree(case_1(abw), policy, rows_of("mbpc-fig4", policy=policy, abw_gbps=abw))
 
 
-@pytest.mark.parametrize("policy", ["mbpc", PRINTED, "cbs"])
+@pytest.mark.parametrize("policy", ["mbpc", pytest.param(PRINTED, marks=pytest.mark.slow), "cbs"])
 def test_mbpc_case_2(policy: str) -> None:
     for seed in (0, 17):
         wanted = {"policy": policy, "abw_gbps": 0.7, "seed": seed}

@@ -57,7 +57,7 @@ def solve(
     return policy.solve(snapshot, complete, budget or Budget(seed=3, work=WORK))
 
 
-def assert_allowed(name: str, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
+def assert_allowed(name: str, snapshot: Snapshot, options: Mapping[str, Any]) -> Plan:
     """Plan and incumbents pass the checker, no bound is above its value, and nothing is lost."""
     policy, seen = POLICIES[name], list[Plan]()
     complete = read_known(options, policy.options)
@@ -78,6 +78,7 @@ def assert_allowed(name: str, snapshot: Snapshot, options: Mapping[str, Any]) ->
     assert snapshot == before
     if name != "plain":  # what could run on the empty clusters has found a place
         assert not [d for d in plan.deferred if d.detail == LOST]
+    return plan
 
 
 def assert_never_worse_than_simple(snapshot: Snapshot, options: Mapping[str, Any]) -> None:

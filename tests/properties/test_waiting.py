@@ -217,6 +217,7 @@ def test_waits_are_bounded_and_equal_jobs_start_as_they_came(seed: int) -> None:
     assert overtaken(trace) == []
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32))
 @settings(max_examples=8)
 def test_waits_of_tasks_are_bounded(seed: int) -> None:
@@ -226,6 +227,7 @@ def test_waits_of_tasks_are_bounded(seed: int) -> None:
     assert overtaken(trace) == []
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32))
 @settings(max_examples=8)
 def test_it_is_so_where_no_job_may_be_split(seed: int) -> None:

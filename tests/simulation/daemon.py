@@ -65,6 +65,8 @@ class DaemonHost:
         Stopped, or waiting for its disk, until then; what arrives meanwhile waits.
     answers : list of (origin, answer)
         Replies that have left it, for the users to find.
+    turns : int
+        How often the core may have changed.
     on_commit : callable
         Looks at the disk after each transaction.
     """
@@ -86,6 +88,7 @@ class DaemonHost:
         self.frozen_until = 0.0
         self.faults = 0.0
         self.answers: list[tuple[object, object]] = []
+        self.turns = 0
         self._on_commit = on_commit
         self._inbox: list[CoreEvent] = []
         self._unwritten: list[Effect] = []
@@ -103,6 +106,7 @@ class DaemonHost:
         """Start from the disk."""
         past = self.disk.recall(self._names)
         self.core = Coordinator(self.settings, past)
+        self.turns += 1
         self.kept.begin(self.disk)
         self.bounds.begin(self.disk)
         self.frozen_until = 0.0
@@ -146,6 +150,7 @@ class DaemonHost:
         if not self._inbox or self.core is None:
             return
         batch, self._inbox = self._inbox, []
+        self.turns += 1
         effects: list[Effect] = []
         for event in batch:
             made = self.core.handle(event, now + self.offset)

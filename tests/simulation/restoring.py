@@ -215,6 +215,8 @@ class Restorations:
         return not executor.remembered and not self._batches[cluster].parts
 
     def _overtaken(self) -> list[JobRecord]:
+        if self._restored is None:
+            return []
         return [
             record
             for record in self._daemon.disk.jobs.values()

@@ -131,6 +131,7 @@ class World:
         self.steps = 0
         self._calm = False
         self._calm_since = float("inf")
+        self._looked_at = -1
         self._back: dict[str, float] = {}
         """When who is down comes back, s."""
         self.set_faults(faults)
@@ -393,8 +394,9 @@ class World:
 
     def _give_up_in_vain(self) -> None:
         """Cancel what limits never allow: it was taken in while no cluster had been read."""
-        if self.daemon.core is None or self.users.wishes:
+        if self.daemon.core is None or self.users.wishes or self._looked_at == self.daemon.turns:
             return
+        self._looked_at = self.daemon.turns
         state = self.daemon.core.state
         for job in state.findings.limited:
             record = state.jobs.get(job)
@@ -410,9 +412,9 @@ class World:
         guests = [batch.guests for batch in self.batches.values()]
         return (
             self.users.is_calm()
-            and self.restorations.is_over()
-            and all(len(guest.jobs) == GUESTS and guest.are_over() for guest in guests)
-            and all(record.is_ended for record in disk.jobs.values())
             and not any(batch.parts for batch in self.batches.values())
             and not any(disk.outbox.values())
+            and all(len(guest.jobs) == GUESTS and guest.are_over() for guest in guests)
+            and all(record.is_ended for record in disk.jobs.values())
+            and self.restorations.is_over()
         )

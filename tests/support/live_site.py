@@ -21,6 +21,7 @@ from tests.kernels import CACHE
 from tests.testbeds.ssh import PYTHON
 
 LIMIT_S = 60.0
+COLD = Path(__file__).with_name("cold")
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 ROUNDS_ALONE = "commit_first_incumbent = false"
 """Setting of rounds with which no job starts between them, along the plan of another policy."""
@@ -72,6 +73,8 @@ class Running:
         Short: a socket's path holds 107 bytes.
     policy : str
         ``plain`` needs no warm solver.
+    warms : bool, optional
+        Whether the solver warms; absent: where the policy needs it.
     cache : Path or str
         Where the solver finds compiled kernels; an empty folder keeps it compiling for a minute.
     account : struct_passwd, optional
@@ -88,6 +91,7 @@ class Running:
         clusters: Mapping[str, int] | None = None,
         slots: int = 1,
         policy: str = "plain",
+        warms: bool | None = None,
         daemon: str = "",
         rounds: str = "",
         start: str = "",
@@ -95,6 +99,7 @@ class Running:
         account: struct_passwd | None = None,
     ) -> None:
         self.root, self._account = root, account
+        self._warms = policy != "plain" if warms is None else warms
         self.cache = Path(cache)
         self.cache.mkdir(parents=True, exist_ok=True)
         self.names = list(clusters or {"alpha": 4, "beta": 4})
@@ -166,6 +171,10 @@ class Running:
 
     def _start(self, name: str, module: str, arguments: Sequence[str]) -> None:
         log = self.log if name == "coallocd" else self.root / f"{name}.log"
+        environ = dict(os.environ)
+        if name == "coallocd" and not self._warms:
+            path = os.pathsep.join(filter(None, (str(COLD), environ.get("PYTHONPATH", ""))))
+            environ["PYTHONPATH"] = path
         with open(log, "ab") as output:
             self.processes[name] = subprocess.Popen(
                 [
@@ -181,6 +190,7 @@ class Running:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                env=environ,
             )
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
@@ -328,6 +338,6 @@ def _kill_runner(status: Path) -> None:
 @contextmanager
 def warm_site(root: Path, limit_s: float, **options: Any) -> Iterator[Running]:
     """A site that runs, once its solver has compiled all it needs."""
-    with Running(root, **options) as running:
+    with Running(root, warms=True, **options) as running:
         running.until(lambda: bool(running.lines("solver_warmed")), limit_s)
         yield running

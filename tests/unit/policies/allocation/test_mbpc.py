@@ -40,7 +40,7 @@ def site(queue: list[dict[str, Any]], **more: Any) -> Snapshot:
         ("mbpc", 0.4),
         ("mbpc", 0.7),
         ("mbpc", 1.0),
-        ("mbpc-published", 1.0),
+        pytest.param("mbpc-published", 1.0, marks=pytest.mark.slow),
         pytest.param("mbpc-published", 0.4, marks=pytest.mark.slow),
     ],
 )

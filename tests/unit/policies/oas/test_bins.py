@@ -20,7 +20,7 @@ from coalloc.policies.oas.bins import BinAnnealing, bins_of
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from tests.seeds import seeds
+from tests.seeds import QUICK, seeds
 from tests.support.strip_packing import perfect_instances, read_instance
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
@@ -67,14 +67,14 @@ def strips(seed: int) -> Snapshot:
     return case(clusters, queue)
 
 
-def searched(snapshot: Snapshot, work: int = 3_000_000) -> float:
-    """The best makespan that the search alone finds from a plan without skill."""
+def searched(snapshot: Snapshot, enough: float) -> float:
+    """The best makespan, or one that is enough, that the search finds from a plan without skill."""
     listed = lister(snapshot)
     bins = bins_of(listed)
     assert bins is not None
     first = listed.planner.decode(range(len(listed.items)), "insert")
     search, best = BinAnnealing(listed, bins, first.outcome, seed=1), first.makespan
-    while search.work < work:
+    while search.work < 3_000_000 and best > enough:
         if search.run(best, 0.0, 1000):
             order, homes = search.found
             genes = listed.genes(order)
@@ -141,7 +141,8 @@ def test_finds_what_the_exact_search_does(build: Callable[[int], Snapshot], seed
     snapshot = build(seed)
     exact = ExactSearch(lister(snapshot).planner, "makespan", None)
     assert exact.run(5_000_000)
-    best = searched(snapshot)
+    # The slow ones search to the end: nothing is better than what is exact.
+    best = searched(snapshot, exact.value * (1 + 1e-9) if seed < QUICK else 0.0)
     whole = build is strips or seed % 2 == 1
     assert exact.value * (1 - 1e-9) <= best <= exact.value * (1 + (1e-9 if whole else 0.002))
 

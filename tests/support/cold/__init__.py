@@ -1,0 +1,1 @@
+"""A folder for the path of daemons whose solvers are to stay cold."""
