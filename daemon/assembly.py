@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+from structlog.stdlib import BoundLogger
+
 from coalloc.core.base.events import Caller
 from coalloc.core.base.messages import Streamed
 from coalloc.core.coordinator import Coordinator
@@ -34,7 +36,6 @@ from coalloc.daemon.store.writer import Writer
 from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
 from coalloc.runtime.key_files import kept_key
-from coalloc.runtime.logs import BoundLogger
 from coalloc.runtime.user import user_name
 from coalloc.wire.server import OnRequest, OnStatement, Server
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from structlog.stdlib import BoundLogger
+
 from coalloc.core.base.composites import flow_of
 from coalloc.core.base.messages import Numbered, Order, Prepare
 from coalloc.daemon.store.errors import StoreCorruptError
@@ -16,7 +18,6 @@ from coalloc.daemon.store.records_json import read_launch
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.sites.parts import Launch
 from coalloc.model.values import replace
-from coalloc.runtime.logs import BoundLogger
 
 CREDIT = 256
 """Orders under way to one executor that it has not yet carried out."""

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from structlog.stdlib import BoundLogger
+
 import coalloc
 from coalloc.core.base.effects import Effect, Reply
 from coalloc.core.base.events import ClockSet, CoreEvent, Reconfigured, Requested, Ticked
@@ -39,7 +41,6 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
-from coalloc.runtime.logs import BoundLogger
 from coalloc.wire.answers import Health, SolverStatus
 from coalloc.wire.server import Server
 

@@ -18,10 +18,11 @@ from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from structlog.stdlib import BoundLogger
+
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.service import Service
 from coalloc.runtime import systemd
-from coalloc.runtime.logs import BoundLogger
 
 ROUND_GRACE_S = 30.0
 """How much longer than its limit a step of a round may take, seconds."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from structlog.stdlib import BoundLogger
 
 from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
 from coalloc.adapters.runner import durable
@@ -38,7 +39,7 @@ from coalloc.model.formats.nodeset import fold
 from coalloc.model.output_names import pattern_of_ranks
 from coalloc.model.sites.parts import JobPart, Launch, PartSpec, PartState
 from coalloc.model.values import replace
-from coalloc.runtime.logs import BoundLogger, RateLimit
+from coalloc.runtime.logs import RateLimit
 
 FAILURES_TOLD_S = 60.0
 """Between two log lines on one effect that fails again and again, seconds."""

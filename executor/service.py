@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from structlog.stdlib import BoundLogger
+
 import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.runner import durable
@@ -45,7 +47,7 @@ from coalloc.executor.staging import Stager
 from coalloc.executor.started import StartedFile
 from coalloc.executor.streams import PartStreams
 from coalloc.model.sites.parts import PartKey, PartReport
-from coalloc.runtime.logs import BoundLogger, RateLimit
+from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import decode_for_executor, encode_message
 from coalloc.wire.contexts import new_context
 from coalloc.wire.curve import REFUSED, SUCCEEDED

@@ -12,17 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
-# structlog loads rich where that is installed, a quarter of an executor's start: not needed here.
-_rich = sys.modules.get("rich")
-sys.modules["rich"] = None  # type: ignore[assignment]
-try:
-    import structlog
-    from structlog.stdlib import BoundLogger as BoundLogger
-    from structlog.typing import EventDict, Processor, WrappedLogger
-finally:
-    del sys.modules["rich"]
-    if _rich:
-        sys.modules["rich"] = _rich
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "console", "json"]
@@ -55,7 +46,7 @@ def configure(level: Level = "info", format: Format = "auto", stream: TextIO | N
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=BoundLogger,
+        wrapper_class=structlog.stdlib.BoundLogger,
         # not cached: a reload changes what is configured here
         cache_logger_on_first_use=False,
     )
@@ -117,9 +108,9 @@ def _headed(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
     return {**head, **event}
 
 
-def get_logger(**values: object) -> BoundLogger:
+def get_logger(**values: object) -> structlog.stdlib.BoundLogger:
     """A logger; the values go into each of its lines."""
-    logger: BoundLogger = structlog.get_logger()
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger()
     return logger.bind(**values) if values else logger
 
 

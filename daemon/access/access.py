@@ -13,13 +13,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from structlog.stdlib import BoundLogger
+
 from coalloc.core.base.events import Caller
 from coalloc.core.base.messages import ROOT_REFUSED
 from coalloc.core.base.requests import Refused, RequestError
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.model.settings import AccessConfig
 from coalloc.runtime.key_files import fingerprint
-from coalloc.runtime.logs import BoundLogger, RateLimit
+from coalloc.runtime.logs import RateLimit
 from coalloc.wire.curve import BROKEN, CLOSED, KeyPair
 from coalloc.wire.server import CLIENTS, EXECUTORS, WATCHERS
 

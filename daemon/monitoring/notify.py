@@ -26,6 +26,7 @@ from typing import Any
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from msgspec import Struct, field
+from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord, JobState
@@ -34,7 +35,7 @@ from coalloc.daemon.monitoring.figures import Survey
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.mail import EACH_MEMBER, SHARES, is_address
 from coalloc.model.settings import NotifiedEvent, NotifyConfig
-from coalloc.runtime.logs import BoundLogger, RateLimit
+from coalloc.runtime.logs import RateLimit
 from coalloc.runtime.texts import printable
 
 TOLD_EVERY_S = 60.0

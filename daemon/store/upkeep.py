@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 
+from structlog.stdlib import BoundLogger
+
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.sqlite import Store
-from coalloc.runtime.logs import BoundLogger
 
 EVERY_S = 300.0
 PRUNED_AT_ONCE = 500

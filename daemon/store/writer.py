@@ -10,6 +10,8 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
+from structlog.stdlib import BoundLogger
+
 from coalloc.core.base.effects import (
     AppendEvent,
     DropOrders,
@@ -28,7 +30,6 @@ from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import LASTING
 from coalloc.daemon.store.sqlite import Store
-from coalloc.runtime.logs import BoundLogger
 
 RETRY_WRITES_S = 1.0
 LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}

@@ -175,7 +175,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "uvicorn": ("dashboard/server.py", "dashboard/connections.py"),
     "nacl": ("wire/key_proof.py",),
     "apscheduler": ("daemon/timer.py",),
-    "structlog": ("runtime/logs.py",),
     "psutil": (
         "adapters/local/*",
         "adapters/probe.py",
