@@ -6,15 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.annealing_loop import Annealing, annealer, shift
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer, shift
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.pool.pool_insertion import Placed, place_in_turn
+from coalloc.policies.kernel.pool.pool_insertion import Placed
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, Lists, decode
-from coalloc.policies.kernel.pool.pool_profile import Jobs, PoolProfile, Processors
-from coalloc.policies.kernel.record import Floats, record
+from coalloc.policies.kernel.pool.pool_profile import (
+    Jobs,
+    PoolProfile,
+    Processors,
+    book,
+    first_fit,
+    row_at,
+)
+from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.xorshift import draw, pick
 
 Move = tuple[int, int, int]
+SAVED = 32
+"""Profiles that are saved of a list in which each job gets its place in turn."""
 
 
 @record
@@ -23,6 +32,30 @@ class Decoding(NamedTuple):
 
     late: float  # what a makespan of twice the rule's cap costs
     waits: bool  # processors may wait for a job though another fits
+
+
+@record
+class Turns(NamedTuple):
+    """What the first jobs of the list take, up to each of some places at equal distances."""
+
+    edge: Floats  # SAVED x rows: a profile as in `PoolProfile`
+    free: Ints  # SAVED x rows
+    rows: Ints  # SAVED
+    total: Floats  # SAVED: their weighted completion
+    makespan: Floats  # SAVED, s
+    known: Ints  # 2: how many of the places are known; the first place that a move changes
+
+    @staticmethod
+    def empty(rows: int) -> Turns:
+        """Working memory for profiles of so many rows."""
+        return Turns(
+            np.zeros((SAVED, rows)),
+            np.zeros((SAVED, rows), dtype=np.int64),
+            np.zeros(SAVED, dtype=np.int64),
+            np.zeros(SAVED),
+            np.zeros(SAVED),
+            np.zeros(2, dtype=np.int64),
+        )
 
 
 class ListSearch(NamedTuple):
@@ -40,6 +73,7 @@ class ListSearch(NamedTuple):
     best: Listing
     lists: Lists  # working memory
     profile: PoolProfile  # working memory
+    turns: Turns  # working memory
     out: Placed
 
 
@@ -54,17 +88,83 @@ def measure(weight: Floats, end: Floats, cap: float, late: float) -> float:
 
 
 @helper(inline=True)
-def in_turn(
-    jobs: Jobs, there: Processors, listing: Listing, profile: PoolProfile, out: Placed
-) -> None:
-    """Give each job in this order its place, on just what is wanted, before any later one."""
-    size = there.starts.size
+def load(turns: Turns, c: int, there: Processors, profile: PoolProfile) -> None:
+    """Go back to a place; the first one is before all jobs."""
+    if turns.known[0] == 0:
+        for x in range(there.starts.size):
+            turns.edge[0, x], turns.free[0, x] = there.starts[x], there.capacity[x]
+        turns.rows[0], turns.known[0] = there.starts.size, 1
+    size = turns.rows[c]
     for x in range(size):
-        profile.edge[x], profile.free[x] = there.starts[x], there.capacity[x]
+        profile.edge[x], profile.free[x] = turns.edge[c, x], turns.free[c, x]
     profile.rows[0] = size
-    for j in range(listing.wanted.size):
-        out.row[j] = listing.wanted[j]
-    place_in_turn(jobs, listing.order, profile, out)
+
+
+@helper(inline=True)
+def save(turns: Turns, c: int, profile: PoolProfile, total: float, makespan: float) -> None:
+    """Remember a place."""
+    size = profile.rows[0]
+    for x in range(size):
+        turns.edge[c, x], turns.free[c, x] = profile.edge[x], profile.free[x]
+    turns.rows[c], turns.total[c], turns.makespan[c], turns.known[0] = size, total, makespan, c + 1
+
+
+@helper(inline=True)
+def fit_in(
+    jobs: Jobs, i: int, wanted: int, squeeze: float, profile: PoolProfile
+) -> tuple[int, float]:
+    """Job i's allotment and start: the first on the least it takes, and up to what is wanted."""
+    procs, a, size = jobs.procs, wanted, profile.rows[0]
+    least = squeeze * procs[wanted]
+    while a > jobs.first[i] and procs[a - 1] >= least:
+        a -= 1
+    s = first_fit(profile, procs[a], jobs.times[a], jobs.release[i], np.inf)
+    y, e = row_at(profile, s) + 1, s + jobs.times[a]
+    there = profile.free[y - 1]
+    while y < size and profile.edge[y] < e:
+        there = min(there, profile.free[y])
+        y += 1
+    while a < wanted and procs[a + 1] <= there:
+        a += 1
+    return a, s
+
+
+@helper(inline=True)
+def in_turn(search: ListSearch, limit: float) -> float:
+    """Give each job in this order its place before any later one, on what is wanted or squeezed.
+
+    Returns the value, or inf as soon as it must pass the limit: what is left starts no sooner than
+    anything is free. Jobs before the move are not placed anew, but for those behind the last place
+    that is saved.
+    """
+    jobs, listing, profile, turns = search.jobs, search.listing, search.profile, search.turns
+    out = search.out
+    order, wanted, n = listing.order, listing.wanted, listing.order.size
+    cap, late = search.rule.cap, search.decoding.late
+    stride, moved = (n + SAVED - 1) // SAVED, turns.known[1]
+    c = min(max(turns.known[0] - 1, 0), moved // stride)
+    load(turns, c, search.there, profile)
+    total, makespan, least, weight = turns.total[c], turns.makespan[c], 0.0, 0.0
+    for x in range(c * stride, n):
+        i = order[x]
+        least += jobs.weight[i] * jobs.times[wanted[i]]
+        weight += jobs.weight[i]
+    for x in range(c * stride, n):
+        if c * stride < x <= moved and x % stride == 0:
+            save(turns, x // stride, profile, total, makespan)
+        i = order[x]
+        w = jobs.weight[i]
+        a, s = fit_in(jobs, i, wanted[i], search.rule.squeeze, profile)
+        p = jobs.times[a]
+        out.row[i], out.start[i], out.end[i] = a, s, s + p
+        book(profile, s, s + p, jobs.procs[a])
+        total, makespan = total + w * (s + p), max(makespan, s + p)
+        least, weight = least - w * jobs.times[wanted[i]], weight - w
+        soonest = profile.edge[1] if profile.free[0] == 0 else profile.edge[0]
+        delay = late * max(makespan / cap - 1.0, 0.0)
+        if total + least + weight * soonest + delay > limit:
+            return np.inf
+    return float(total + late * max(makespan / cap - 1.0, 0.0))
 
 
 @helper(inline=True)
@@ -86,6 +186,7 @@ def propose(search: ListSearch, state: Annealing) -> tuple[bool, Move]:
         a = before + (1 if draw(random) < 0.5 else -1) * (1 + int(3.0 * draw(random) ** 2))
         wanted[i] = min(max(a, jobs.first[i]), jobs.first[i + 1] - 1)
     shift(order, x, y)
+    search.turns.known[1] = min(x, y)
     return y != x or wanted[i] != before, (x, y, before)
 
 
@@ -102,11 +203,10 @@ def undo(search: ListSearch, move: Move) -> None:
 def evaluate(search: ListSearch, state: Annealing) -> float:
     """The value of the list; inf where a job finds no place."""
     jobs, there, listing, out = search.jobs, search.there, search.listing, search.out
-    rule, decoding, makespan = search.rule, search.decoding, 0.0
+    rule, decoding = search.rule, search.decoding
     if decoding.waits:
-        in_turn(jobs, there, listing, search.profile, out)
-    else:
-        makespan, _ = decode(jobs, there, listing, rule, search.lists, out)
+        return in_turn(search, state.value[LIMIT])
+    makespan, _ = decode(jobs, there, listing, rule, search.lists, out)
     if makespan == np.inf:
         return np.inf
     return measure(jobs.weight, out.end, rule.cap, decoding.late)
@@ -114,7 +214,9 @@ def evaluate(search: ListSearch, state: Annealing) -> float:
 
 @helper(inline=True)
 def accept(search: ListSearch, state: Annealing, value: float) -> float:
-    """There is nothing else to know about a list than its value."""
+    """Forget the places behind the move."""
+    turns, stride = search.turns, (search.listing.order.size + SAVED - 1) // SAVED
+    turns.known[0] = min(turns.known[0], turns.known[1] // stride + 1)
     return value
 
 

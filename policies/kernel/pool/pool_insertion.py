@@ -119,8 +119,8 @@ def insert_all(
         book(profile, s, out.end[i], jobs.procs[a])
 
 
-@helper(inline=True)
-def place_in_turn(jobs: Jobs, order: Ints, profile: PoolProfile, out: Placed) -> None:
+@kernel
+def settle(jobs: Jobs, order: Ints, profile: PoolProfile, out: Placed) -> None:
     """Place all jobs in this order into a profile, each on its allotment as early as it fits."""
     for x in range(order.size):
         i = order[x]
@@ -128,9 +128,3 @@ def place_in_turn(jobs: Jobs, order: Ints, profile: PoolProfile, out: Placed) ->
         s = first_fit(profile, k, p, jobs.release[i], np.inf)
         out.start[i], out.end[i] = s, s + p
         book(profile, s, s + p, k)
-
-
-@kernel
-def settle(jobs: Jobs, order: Ints, profile: PoolProfile, out: Placed) -> None:
-    """`place_in_turn`, for callers that are not compiled."""
-    place_in_turn(jobs, order, profile, out)

@@ -14,7 +14,7 @@ from coalloc.policies.kernel.annealing_loop import (
     make_annealing,
     warm_up,
 )
-from coalloc.policies.kernel.pool.list_annealing import Decoding, ListSearch, anneal_list
+from coalloc.policies.kernel.pool.list_annealing import Decoding, ListSearch, Turns, anneal_list
 from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, insert_all, settle
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
 from coalloc.policies.kernel.pool.pool_profile import PoolProfile
@@ -61,7 +61,7 @@ class Builder:
 
     The schedule at hand is `rows`, allotments, with `start` and `end`, seconds. `work` are the
     placements tried so far; for it, a list counts as many as `list_work`, the square of the queue,
-    by which limits were chosen.
+    by which limits were chosen, and one that gives places in turn as many as `turn_work`.
     """
 
     def __init__(self, queue: MoldableQueue, seed: int = 0) -> None:
@@ -70,11 +70,12 @@ class Builder:
         self.rows, self.start, self.end = self._now = _unplaced(n)
         self.work: float = 0
         self.list_work = max(n * n, 100) / 1600.0
+        self.turn_work = self.list_work / 3.0
         self._best = _unplaced(n)
         self._profile = PoolProfile(
             np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
         )
-        self._moved = Moved.empty()
+        self._moved, self._turns = Moved.empty(), Turns.empty(rows)
         self._lists = lists_for(n, queue.capacity)
         self._annealing = make_annealing(seed)
 
@@ -119,12 +120,12 @@ class Builder:
 
         The shares are squeeze and stretch, the heats the temperatures at the begin and end, as
         shares of the weighted completion. Where it `waits`, each job gets its place before any
-        later one, though processors wait for it.
+        later one, though processors wait for it; nothing is stretched then.
         """
         queue, best = self.queue, Listing(order.copy(), wanted.copy())
         self.list(order, wanted, cap, *shares)
         scale = float(queue.weight @ self.end)
-        self.work += trials * self.list_work
+        self.work += trials * (self.turn_work if waits else self.list_work)
         search = ListSearch(
             queue.jobs,
             queue.processors,
@@ -134,15 +135,18 @@ class Builder:
             best,
             self._lists,
             self._profile,
+            self._turns,
             self._now,
         )
+        self._turns.known[:] = 0
         state = self._begin(*heats, scale, trials)
         state.value[WARMTH] *= state.value[COOLING]  # the list as it is was the first trial
         anneal_list(search, state, trials - 1, True)
         if waits:
-            self.rows[:] = best.wanted
-            self._clear()
-            settle(queue.jobs, best.order, self._profile, self._now)
+            self._turns.known[:] = 0
+            self._begin(*heats, scale, trials)
+            anneal_list(search._replace(listing=best), state, 0, True)
+            self.settle()
             return True
         return self.list(best.order, best.wanted, cap, *shares)
 

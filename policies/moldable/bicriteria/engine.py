@@ -8,8 +8,9 @@
    does not fit exactly goes there. Or the same order is listed, each job on about its cheapest
    allotment (`kernel.pool.pool_list`). What brought more for its work is done more often.
 3. Local search: from the schedules found so far, a few jobs that run near each other are taken out
-   and put back, by annealing on the weighted completion with the makespan held at T; in turn with
-   annealing of lists, which are nearer to the optimum the fewer jobs there are.
+   and put back, by annealing on the weighted completion with the makespan held at T. In turn with
+   it, a schedule is taken for a list in which each job gets its place before any later one, on what
+   is wanted or a little less, and its order and allotments are annealed.
 4. The two shelves take part; and what `references` name is sought to be beaten in both criteria.
 5. All schedules that no other is better than in both criteria are kept (`archive`).
 
@@ -54,18 +55,20 @@ SLOTS = 50
 PRICING, FEWEST_STEPS, MOST_STEPS = 0.25, 4, 100
 """Share of the work that goes into steps of prices; least and most steps for an end."""
 THIN = 16
-"""Allotments of a job that steps of prices look at; with all of them prices are no better."""
+"""Allotments of a job that steps of prices look at; more bring better bounds, at the end."""
 QUICK = 4
 """Jobs priced in a step that count as one that is placed."""
 LARGE = 4000
 """Jobs beyond which there are prices of a few steps, and lists alone."""
-POOL = 0.7
+POOL = 0.25
 """Share of the work after which no more starts are moved."""
 HOT, COLD, MANY, CHUNK = 2e-4, 1e-5, 8, 300
 """Of annealing a schedule: first and last temperature, jobs taken out at most, rounds."""
 SHARES = ((1.0, 1.0), (0.8, 1.0), (0.8, 1.3), (0.6, 1.3), (0.5, 2.0))
 """Least and largest share of the wanted allotment on which a job in a list starts."""
-TRIALS, HEATS = 0.03, (5e-4, 3e-5)
+TURNS = ((1.0, 1.0), (0.9, 1.0), (0.8, 1.0))
+"""The same where each job of a list gets its place in turn; nothing is stretched then."""
+TRIALS, WARM, COLDEST = 0.06, 5e-5, 1e-6
 """Of annealing a list: share of the work, first and last temperature."""
 BELOW = 0.998
 """Factor of a makespan that is to be beaten, at which lists are held."""
@@ -150,7 +153,8 @@ class BicriteriaEngine:
             rows = self._rng.integers(first, last)
             is_waiting = bool(self._rng.random() < WAITING)
             hot = max(HOTTEST, LATE_HOT * late)
-            self._anneal(order, rows, cap, late, hot, share=START, waits=is_waiting)
+            shares = TURNS[0] if is_waiting else SHARES[self._rng.integers(len(SHARES))]
+            self._anneal(order, rows, cap, late, hot, shares, share=START, waits=is_waiting)
 
     def _anneal(
         self,
@@ -159,15 +163,14 @@ class BicriteriaEngine:
         cap: float,
         late: float,
         hot: float,
+        shares: tuple[float, float],
         *,
         share: float = TRIALS,
         waits: bool = False,
     ) -> None:
-        trials = max(int(share * self.limit / self.builder.list_work), 10)
-        shares = SHARES[self._rng.integers(len(SHARES))]
-        if self.builder.anneal(
-            order, rows, cap, shares, trials, (hot, HEATS[1]), late, waits=waits
-        ):
+        spent = self.builder.turn_work if waits else self.builder.list_work
+        trials = max(int(share * self.limit / spent), 10)
+        if self.builder.anneal(order, rows, cap, shares, trials, (hot, COLDEST), late, waits=waits):
             self._keep(self.builder.point())
 
     def _is_over(self) -> bool:
@@ -263,7 +266,7 @@ class BicriteriaEngine:
         """Local search for each end in turn, each time from cooler on."""
         hot = HOT
         while True:
-            for prices in self.prices:
+            for prices in [*self.prices[:FEWEST], self.prices[-1]]:
                 self._improve(prices, hot)
                 cap = min(prices.cap, self.archive.points[-1].cmax)
                 self._relist(self.archive.within(1.06 * cap) or self.archive.points[0], cap)
@@ -284,7 +287,8 @@ class BicriteriaEngine:
     def _relist(self, point: ParetoPoint, cap: float) -> None:
         """Anneal the list that a schedule is, held at an end."""
         order = np.argsort(point.start, kind="stable")
-        self._anneal(order, point.rows, cap, 2.0, HEATS[0])
+        shares = TURNS[self._rng.integers(len(TURNS))]
+        self._anneal(order, point.rows, cap, 2.0, WARM, shares, waits=True)
 
     def _improve(self, prices: Prices, hot: float) -> None:
         cap = min(prices.cap, self.archive.points[-1].cmax)

@@ -12,9 +12,11 @@ from math import inf
 
 from coalloc.policies.base import never
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.priced_bound import STEPS, Ascent, PricedBound
+from coalloc.policies.moldable.priced_bound import SLOTS, Ascent, PricedBound
 from coalloc.policies.moldable.queue import MoldableQueue
 
+FINE, STEPS = 48, 400
+"""Allotments of a job that steps look at; steps for a new T."""
 PRECISION = 1e-3
 """An interval of T that is smaller than this, relative, is not halved again."""
 
@@ -32,12 +34,18 @@ class BoundCurve:
         self.bounds: list[PricedBound] = []
 
     def at(self, cap: float, horizon: float, stop: Callable[[], bool] = never) -> PricedBound:
-        """Seek LB(cap), from the prices of the nearest T; `horizon` ends the grid, seconds."""
-        for known in self.bounds:
-            if known.cap == cap:
-                return known
-        ascent = Ascent(self.search, horizon=min(horizon, cap), cap=cap, slots=100)
-        near = min(self.bounds, key=lambda known: abs(known.cap - cap), default=None)
+        """Seek LB(cap), from the prices of the nearest T; `horizon` ends the grid, seconds.
+
+        Prices on fewer slots, which a search leaves, are a beginning and no answer.
+        """
+        known = [bound for bound in self.bounds if bound.cap == cap]
+        for bound in known:
+            if bound.prices.size >= SLOTS:
+                return bound
+        ascent = Ascent(self.search, horizon=min(horizon, cap), cap=cap, slots=SLOTS)
+        near = min(
+            known or reversed(self.bounds), key=lambda bound: abs(bound.cap - cap), default=None
+        )
         if near is not None:
             ascent.begin_like(near.grid, near.prices)
         ascent.run(self.steps if near is None else self.steps // 2, stop)
@@ -65,11 +73,14 @@ class BoundCurve:
     ) -> float:
         """Seek the T that proves the smallest gap; C / T falls with T, S / LB(T) rises.
 
+        A T at which C / T is more than the gap that is known proves nothing better.
+
         `cmax`, `total`: the schedule's makespan, seconds, and weighted completion.
         `rounds`: new T at most.
         """
-        low, high = self.cmax, max(cmax, self.cmax)
+        high = max(cmax, self.cmax)
         self.at(high, cmax, stop)
+        low = max(high / (1.0 + self.gap(cmax, total)), self.cmax)
         for _ in range(rounds):
             if stop() or high - low <= PRECISION * high:
                 break

@@ -38,10 +38,10 @@ from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.bicriteria.archive import Archive
-from coalloc.policies.moldable.bicriteria.engine import LARGE, THIN, BicriteriaEngine
+from coalloc.policies.moldable.bicriteria.engine import LARGE, BicriteriaEngine
 from coalloc.policies.moldable.bicriteria.front import Laid, lay_front, published
 from coalloc.policies.moldable.bicriteria.options import cap_of
-from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, factor
+from coalloc.policies.moldable.bicriteria.pareto import FINE, BoundCurve, factor
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.priced_bound import PricedBound
@@ -50,8 +50,9 @@ from coalloc.policies.moldable.rolling import roll
 from coalloc.policies.one_pass import empty_plan, on_planner
 from coalloc.policies.workflow.search.engine import make_search
 
-LADDER, COARSE = 60, 14
-"""Allotments of a job that are searched; of each of many jobs."""
+LADDER, ROWS, COARSE = 60, 40_000, 14
+"""Allotments of a job that are searched, or as many more as make so many of all jobs; of each of
+very many jobs."""
 
 
 class Bicriteria:
@@ -73,7 +74,7 @@ class Bicriteria:
         self.least = cmax_bound(self.queue)
         if why_not(planner) is None:
             whole = of_planner(planner, for_bounds=True)
-            self.curve = BoundCurve(thinned(self.queue, THIN), whole)
+            self.curve = BoundCurve(thinned(self.queue, FINE), whole)
             self.least = self.curve.cmax
         self.published: list[Laid] = []
         if self.layer.is_exact and self.queue.size <= LARGE:
@@ -226,7 +227,9 @@ class Bicriteria:
 
 def searched(planner: Planner) -> MoldableQueue:
     """The queue with a ladder of allotments, none of them shorter than what a profile tells."""
-    queue = of_planner(planner, limit=LADDER if len(planner.items) <= LARGE else COARSE)
+    jobs = len(planner.items)
+    limit = max(LADDER, ROWS // max(jobs, 1)) if jobs <= LARGE else COARSE
+    queue = of_planner(planner, limit=limit)
     return dataclasses.replace(queue, times=np.maximum(queue.times, SHORTEST))
 
 

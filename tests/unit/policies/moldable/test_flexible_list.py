@@ -10,6 +10,11 @@ from benchmarks.papers.moldable_instances import moldable_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coalloc.policies.kernel.annealing_loop import ACCEPTED, BEST, LIMIT, make_annealing, warm_up
+from coalloc.policies.kernel.pool.list_annealing import Decoding, ListSearch, Turns, anneal_list
+from coalloc.policies.kernel.pool.pool_insertion import Placed
+from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, lists_for
+from coalloc.policies.kernel.pool.pool_profile import PoolProfile
 from coalloc.policies.moldable.bicriteria.building import Builder
 from tests.unit.policies.moldable.test_bounds import (
     Rows,
@@ -24,16 +29,17 @@ SHARES = st.sampled_from([(1.0, 1.0), (0.8, 1.3), (0.5, 2.0)])
 
 
 @settings(max_examples=12, deadline=None)
-@given(small_rows(), st.integers(1, 3), st.sampled_from([0.0, 3.0]), SHARES)
+@given(small_rows(), st.integers(1, 3), st.sampled_from([0.0, 3.0]), SHARES, st.booleans())
 def test_no_list_beats_all_schedules(
-    rows: Rows, procs: int, busy: float, shares: tuple[float, float]
+    rows: Rows, procs: int, busy: float, shares: tuple[float, float], waits: bool
 ) -> None:
     queue = bounds_queue(small_snapshot(rows, procs, busy))
     points = active_schedules(rows, procs, busy)
     builder = Builder(queue, 3)
     least = min(last for last, _ in points)
     order = np.arange(queue.size)
-    assert builder.anneal(order, queue.first[:-1], least, shares, 200, (0.1, 1e-4), 100.0)
+    heats = (0.1, 1e-4)
+    assert builder.anneal(order, queue.first[:-1], least, shares, 200, heats, 100.0, waits=waits)
     one = builder.point()
     assert any(
         last <= one.cmax * (1.0 + 1e-9) and value <= one.total * (1.0 + 1e-9) + 1e-9
@@ -56,16 +62,52 @@ def test_allotments_give_way_as_far_as_told(shares: tuple[float, float]) -> None
         assert got[runs].sum() <= queue.width
 
 
-def test_annealing_repeats_and_does_not_get_worse() -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_annealing_repeats_and_does_not_get_worse(waits: bool) -> None:
     queue = queue_of(moldable_instance("mixed", 30, 16, 3))
     order = np.arange(queue.size)
-    found = []
+    found, heats = [], (1e-3, 1e-5)
     for trials in (1, 400, 400):
         builder = Builder(queue, 7)
-        builder.anneal(order, queue.first[:-1], np.inf, (0.8, 1.3), trials, (1e-3, 1e-5))
+        builder.anneal(order, queue.first[:-1], np.inf, (0.8, 1.3), trials, heats, waits=waits)
         found.append(builder.point().total)
     assert found[1] < found[0]
     assert found[1] == found[2]
+
+
+@pytest.mark.parametrize("jobs", [20, 70])  # a place is saved after each job; after each third
+@pytest.mark.parametrize("squeeze", [1.0, 0.7])
+def test_turns_from_a_saved_place_are_those_from_the_begin(jobs: int, squeeze: float) -> None:
+    queue = queue_of(moldable_instance("mixed", jobs, 16, 3))
+    order, wanted = np.arange(jobs), queue.first[:-1].copy()
+    begun, best = Listing(order.copy(), wanted.copy()), Listing(order.copy(), wanted.copy())
+    search = ListSearch(
+        queue.jobs,
+        queue.processors,
+        ListRule(squeeze, 1.0, 20.0, np.inf),
+        Decoding(100.0, True),
+        begun,
+        best,
+        lists_for(jobs, queue.capacity),
+        PoolProfile(np.zeros(3 * jobs), np.zeros(3 * jobs, np.int64), np.zeros(1, np.int64)),
+        Turns.empty(3 * jobs),
+        Placed(wanted.copy(), np.zeros(jobs), np.zeros(jobs)),
+    )
+    state = make_annealing(5)
+    warm_up(state, 0.1, 1e-4, 1.0, 2000)
+    anneal_list(search, state, 2000, True)
+    reached = state.value[BEST]
+    assert state.count[ACCEPTED] > 200
+    search.turns.known[:] = 0
+    state.value[LIMIT] = np.inf
+    whole = anneal_list(search._replace(listing=best), state, 0, True)
+    end, taken = search.out.end, queue.procs[search.out.row]
+    assert whole == reached
+    assert whole == pytest.approx(queue.weight @ end + 100.0 * max(end.max() / 20.0 - 1.0, 0.0))
+    assert (taken >= squeeze * queue.procs[best.wanted]).all()
+    assert (taken <= queue.procs[best.wanted]).all()
+    for now in search.out.start:
+        assert taken[(search.out.start <= now) & (end > now)].sum() <= queue.width
 
 
 def test_job_that_ends_before_processors_go_is_in_nobodys_way() -> None:
