@@ -291,9 +291,10 @@ class SolverPool:
                     await self._told(line)
                 return await process.wait()
             finally:
+                patience = STOP_S if self.is_warm else 0.0  # It hears nothing while it compiles.
                 self._control = None
                 self._warm.clear()
-                await _end(process)
+                await _end(process, patience)
                 said.cancel()
 
     async def _told(self, line: str) -> None:
@@ -336,13 +337,13 @@ class SolverPool:
         return environ
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a template: by its life line, and if that does not help, by force."""
+async def _end(process: asyncio.subprocess.Process, patience: float) -> None:
+    """End a template: by its life line, and if that does not help in time, by force."""
     if process.stdin is not None:
         process.stdin.close()
     try:
         # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the end.
-        async with asyncio.timeout(STOP_S):
+        async with asyncio.timeout(patience):
             await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):

@@ -319,6 +319,25 @@ def test_without_a_template_the_answer_comes_at_once(monkeypatch: pytest.MonkeyP
     run(test())
 
 
+def test_a_template_that_compiles_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        told, program = tmp_path / "pid", tmp_path / "python"
+        program.write_text(
+            f"#!/bin/sh\necho $$ > {told}.new; mv {told}.new {told}; exec sleep 600\n"
+        )
+        program.chmod(0o755)
+        processes = SolverPool(python=str(program))
+        await processes.start()
+        await until(told.exists)
+        await processes.stop()
+        assert not is_alive(int(told.read_text()))
+
+    monkeypatch.setattr(solver_module, "STOP_S", 1e9)
+    run(test())
+
+
 def test_a_killed_template_is_started_again(tmp_path: Path) -> None:
     async def test() -> None:
         async with pool() as processes:
