@@ -36,7 +36,7 @@ class Decoding(NamedTuple):
 
 @record
 class Turns(NamedTuple):
-    """What the first jobs of the list take, up to each of some places at equal distances."""
+    """Profiles behind the first jobs of the list, up to places at equal distances."""
 
     edge: Floats  # SAVED x rows: a profile as in `PoolProfile`
     free: Ints  # SAVED x rows
