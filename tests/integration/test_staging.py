@@ -49,7 +49,10 @@ def said(site: Running, *words: str) -> str:
 def test_data_are_there_before_the_start_and_back_at_the_end(site: Running) -> None:
     (site.work / "data").mkdir()
     (site.work / "data" / "a b").write_text("41\n")
-    text = 'cat "in/a b"; mkdir -p out; echo $COALLOC_CLUSTER > out/$COALLOC_RANK; exit 3'
+    text = 'cat "in/a b"; mkdir -p out; echo $COALLOC_CLUSTER > out/$COALLOC_RANK'
+    # The end of one part with a failure ends the other: each rank waits until all have written.
+    text += f"; cd {site.work}; touch at$COALLOC_RANK"
+    text += "; while [ $(ls at? | wc -l) -lt 4 ]; do sleep 0.02; done; exit 3"
     words = ("--stage-in", "data/:in/", "--stage-out", "out/:got-%j/")
     told = said(site, "submit", "-n", "4", "--wait", *words, "--", "sh", "-c", text)
     assert "exit code 3" in told
