@@ -117,7 +117,7 @@ class ClusterState:
         return WHOLE_JOBS not in (self.abilities or ())
 
     def is_asked(self, order: str, job: str, attempt: int) -> bool:
-        """Whether an order of this kind, one of `asked`, is still under way."""
+        """Tell if an order of this kind, one of `asked`, is still under way."""
         return self.asked.get((order, job, attempt), 0) > self.acked_seq
 
     def closed_to(self, user: str) -> str:

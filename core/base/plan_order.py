@@ -65,7 +65,7 @@ class PlanOrder:
     planned: list[Placement] = field(default_factory=list)
     """The plan's placements by their starts."""
     tasks: list[Entry] = field(default_factory=list)
-    """What of them is of workflows."""
+    """The tasks of workflows among them."""
     _on: defaultdict[str, list[Placement]] = field(default_factory=lambda: defaultdict(list))
     """By node, in the order of their starts, what is on no lane yet; what was started stays."""
     _idle: defaultdict[str, list[tuple[float, int]]] = field(

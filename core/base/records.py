@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from math import inf
 
@@ -11,7 +11,6 @@ from msgspec import Struct, field
 from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.mail import Addresses
-from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 from coalloc.model.sites.parts import PartState, PartStatus
 from coalloc.model.sites.staging import Copies
@@ -35,7 +34,6 @@ class JobState(StrEnum):
     LOST = "lost"
 
 
-Kind = tuple[tuple[str, str, str], Hashable]
 WAITING = frozenset({JobState.PENDING, JobState.HELD})
 NOT_STARTED = WAITING | {JobState.PREPARING}
 PLACED = frozenset({JobState.PREPARING, JobState.STARTING, JobState.RUNNING})
@@ -401,38 +399,6 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def is_ended(self) -> bool:
         """Terminal."""
         return self.state in ENDED
-
-    @property
-    def kind(self) -> Kind:
-        """User, program and name, and all else by which clusters offer plain jobs other things.
-
-        Time limits are left out, by which some clusters go.
-        """
-        job = self.job
-        widest = getattr(job, "procs", 0) or getattr(job, "max_procs", 0)
-        whole = getattr(job, "one_cluster", False) or getattr(job, "proc_gbps", None) is None
-        who = self.uid, self.gid, self.stream, bool(self.foreign)
-        shape = None if job.shape is ONE_SLOT else job.shape
-        nodes = self.batch, job.features, job.memory_mb_per_proc, shape
-        asked = (*who, *nodes, job.time_limit is None, widest, whole)
-        return (self.user, self.command, self.name), asked
-
-    @property
-    def is_plain(self) -> bool:
-        """Planned as it was submitted where it waits, unless clusters offer its kind less."""
-        return not (
-            self.needs
-            or self.not_before
-            or self.barred
-            or self.late
-            or self.finish_by is not None
-            or self.is_staged
-            or self.state is JobState.HELD
-            or self.batch.reservation
-            or self.job.clusters is not None
-            or self.job.earliest < 0.0
-            or not isinstance(self.job, RigidJob | MoldableJob)
-        )
 
     def unplaced(self) -> JobRecord:
         """The job as it waits again, with nothing left of its last attempt."""

@@ -16,7 +16,8 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, Prepare
-from coalloc.core.base.records import JobRecord, JobState, Kind
+from coalloc.core.base.plain_jobs import Kind, is_plain, kind_of
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
@@ -193,7 +194,7 @@ class State:
                 )
 
     def _look_at_plain(self, record: JobRecord, *, is_planned: bool) -> None:
-        if not (is_planned and record.is_plain):
+        if not (is_planned and is_plain(record)):
             self.plain.pop(record.id, None)
             return
         if self.plain and record.id not in self.plain:
@@ -215,13 +216,13 @@ class State:
             if record.link_gbps:
                 self.loading[record.id] = None
         if not record.is_ended:
-            self.of_kind.setdefault(record.kind, {})[record.id] = None
+            self.of_kind.setdefault(kind_of(record), {})[record.id] = None
         self.pending.count(record, 1)
 
     def _uncount(self, record: JobRecord) -> None:
         for _, needed in record.needs:
             tables.drop(self.dependents, needed, record.id)
-        tables.drop(self.of_kind, record.kind, record.id)
+        tables.drop(self.of_kind, kind_of(record), record.id)
         if record.is_placed:
             self.meeting -= record.meeting_places
             self.queued.subtract(record.claims)

@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from coalloc.core.base.records import JobRecord, Kind
+from coalloc.core.base.plain_jobs import Kind
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.speedup_fit import SizedRun, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.formats.job_json import read_speedup, write_speedup

@@ -1,4 +1,4 @@
-"""What `coalloc demo` waits for."""
+"""Patience of `coalloc demo`."""
 
 from __future__ import annotations
 
