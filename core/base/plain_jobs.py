@@ -31,7 +31,7 @@ def kind_of(record: JobRecord) -> Kind:
 
 
 def is_plain(record: JobRecord) -> bool:
-    """Whether a job is planned as it was submitted, unless clusters offer its kind less."""
+    """Tell if a job is planned as it was submitted, unless clusters offer its kind less."""
     return not (
         record.needs
         or record.not_before

@@ -290,3 +290,23 @@ def test_rounds_do_not_wait_for_a_cluster_that_is_not_expected(away: str) -> Non
         assert daemon.solves(asked) == ["a"]
     else:
         assert daemon.speaks("a") == ["a"]
+
+
+def test_a_claim_that_was_taken_back_meanwhile_is_not_unknown() -> None:
+    """Its job ran elsewhere, and is forgotten, while its executor heard nothing."""
+    site = Site({"a": 1, "b": 1}, keep_ended=0)
+    job = site.submit()
+    (first,) = site.job(job).parts
+    heard = site.state.clusters[first.cluster].next_seq - 1
+    site.do(Disconnected(cluster=first.cluster))
+    site.wait(site.state.settings.start.prepare_timeout_s + 1.0)
+    site.wait(60.0)
+    assert site.job(job).parts[0].cluster != first.cluster
+    site.run(job)
+    site.finish(job)
+    assert job not in site.state.jobs
+    late = PartReport(job=job, attempt=1, part=0, state=PartState.READY)
+    site.do(
+        StatementReceived(statement=Report(cluster=first.cluster, last_seq=heard, parts=(late,)))
+    )
+    assert not site.notes("unknown_part_found")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.base.events import Disconnected, StatementReceived
+from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Forget, Hello, Prepare, Read, Report, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release
@@ -385,26 +385,6 @@ def test_work_of_an_unknown_job_is_left_alone_and_logged() -> None:
     site.report("a", PartReport(job="77", attempt=1, part=0, state=PartState.RUNNING))
     assert site.notes("unknown_part_found")
     assert not site.orders_for("77", Abort)
-
-
-def test_a_claim_that_was_taken_back_meanwhile_is_not_unknown() -> None:
-    """Its job ran elsewhere, and is forgotten, while its executor heard nothing."""
-    site = Site({"a": 1, "b": 1}, keep_ended=0)
-    job = site.submit()
-    (first,) = site.job(job).parts
-    heard = site.state.clusters[first.cluster].next_seq - 1
-    site.do(Disconnected(cluster=first.cluster))
-    site.wait(site.state.settings.start.prepare_timeout_s + 1.0)
-    site.wait(60.0)
-    assert site.job(job).parts[0].cluster != first.cluster
-    site.run(job)
-    site.finish(job)
-    assert job not in site.state.jobs
-    late = PartReport(job=job, attempt=1, part=0, state=PartState.READY)
-    site.do(
-        StatementReceived(statement=Report(cluster=first.cluster, last_seq=heard, parts=(late,)))
-    )
-    assert not site.notes("unknown_part_found")
 
 
 def test_an_ended_part_of_an_unknown_job_is_forgotten() -> None:
