@@ -20,7 +20,7 @@ SEEDS = 1000  # where a defect is rare; most are found within ten
 SOON_S = 2000.0
 """Most worlds that hold have settled by then."""
 
-BROKE = (7_000_016, 7_000_056, 7_100_004, 7_100_010, 38_018, 52_007, 4_610_001)
+BROKE = (7_000_016, 7_000_056, 7_100_004, 7_100_010, 38_018, 52_007, 4_610_001, 4_900_012)
 """Seeds that broke a promise once."""
 RARE = (1342, 230, 499, 52, 333, 19, 24, 81)
 """Seeds that find what few others do."""

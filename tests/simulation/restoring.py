@@ -13,6 +13,7 @@ import random
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, Command, Release, ResumeRounds
+from coalloc.core.base.state import whole_id
 from coalloc.core.jobs.after_restore import OVERTAKEN
 from coalloc.model.sites.parts import PartKey, PartState
 from tests.simulation.daemon import DaemonHost
@@ -127,7 +128,8 @@ class Restorations:
         batch = self._batches[cluster]
         for key in sorted(batch.claimed):
             job, attempt = key.job, key.attempt
-            is_known = whole(job) in self._daemon.disk.jobs
+            stored = {whole(job), whole_id(job.partition("_")[0])}
+            is_known = not stored.isdisjoint(self._daemon.disk.jobs)
             is_there = key in batch.parts or key.start in known
             if is_known and self._is_later(key) and not is_there:
                 batch.never_claimed(key)
