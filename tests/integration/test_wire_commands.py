@@ -219,6 +219,7 @@ def test_deadlines_that_cannot_be_kept_are_refused_and_told(site: Running, clien
 
 def test_a_throttle_is_kept_changed_and_shown(site: Running, client: Client) -> None:
     done = coalloc(site, "submit", "--parsable", "-a", "0-3%1", "--", "sleep", "600").strip()
+    site.until(lambda: client.show(f"{done}_0").state == "running")
     assert f"{done}_[1-3%1]" in coalloc(site, "queue")
     assert "at most 1" in coalloc(site, "show", done)
     coalloc(site, "update", done, "--throttle", "2", "--deadline", "now+2days")
