@@ -35,7 +35,7 @@ run: .venv/.installed-run
 # The same in every run, the order within sets too.
 test coverage: export PYTHONHASHSEED := 0
 test: kernels
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(FAST)"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "$(FAST)"
 
 # Compiled by two processes once, so that no test waits for another's compilation.
 kernels: .venv/.installed
