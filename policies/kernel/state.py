@@ -31,7 +31,7 @@ ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS = 0, 1, 2, 3
 WINDOWS, STAMP, USES, REMEMBERED = 0, 1, 2, 3
 STEPS, SEEN = 32, 256
 """Steps, and rows, that `look_ahead` goes."""
-BLOCK, SIZES = 32, 16
+BLOCK, SIZES = 32, 64
 """Live items of a block, blocks of a stretch, and classes of processes, by powers of 2: `events`
 skips blocks and stretches."""
 MEMORY = 2048

@@ -20,7 +20,7 @@ from coalloc.policies.kernel.profiles.lookahead import (
     promising,
     survey,
 )
-from coalloc.policies.kernel.profiles.profile import locate
+from coalloc.policies.kernel.profiles.profile import forget, locate
 from coalloc.policies.kernel.profiles.seek import NOWHERE, Place, commit, seek
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
@@ -175,6 +175,7 @@ def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, q
         while live[front] < 0:
             front += 1
         scratch.counters[STAMP] += 1
+        forget(profile, t)
         row, steps, spare = look_ahead(state, t)
         wake = inf
         block, blocks = front // BLOCK - 1, (count + BLOCK - 1) // BLOCK

@@ -35,7 +35,7 @@ def survey(state: ProfileState, group: int, row: int, t: float) -> None:
     for x in range(problem.group_size[group]):
         c = problem.group_class[group, x]
         need = problem.need[group, c]
-        count = profile.free[row, c] // need
+        count = profile.free[row, c] if need == 1 else profile.free[row, c] // need
         if (
             problem.closed_first[c] < problem.closed_first[c + 1]
             and closes(problem, group, c, t) <= t
@@ -141,11 +141,26 @@ def lasts(stair: Any, times: Any, steps: int, procs: int, whole: int, end: float
 
 
 @helper()
+def least_of(size: int) -> int:
+    """Fewest processes of a size of job, of which each power of two has four."""
+    return ((4 + size % 4) << (size // 4)) >> 2
+
+
+@helper()
+def size_of(procs: int) -> int:
+    """The size of a job of so many processes; the last one takes what is larger."""
+    twos = 0
+    while procs >= 2 << twos and twos < SIZES // 4 - 1:
+        twos += 1
+    return min(4 * twos + ((procs << 2) >> twos) - 4, SIZES - 1)
+
+
+@helper()
 def measure_sizes(scratch: Scratch, steps: int) -> None:
-    """Note until when 1, 2, 4, ... processes may go on from now, for all that `stair` knows."""
+    """Note until when each size of job may go on from now, for all that `stair` knows."""
     step = 0
     for size in range(SIZES - 1, -1, -1):
-        while step < steps and scratch.stair[step, 0] >= 1 << size:
+        while step < steps and scratch.stair[step, 0] >= least_of(size):
             step += 1
         scratch.until_size[size] = inf if step == steps else scratch.stair_time[step]
 
@@ -163,10 +178,8 @@ def note_block(scratch: Scratch, block: int, count: int, late: bool, changed: bo
         return
     top[block], top[stretch] = inf, inf
     for pos in range(block * BLOCK, min(block * BLOCK + BLOCK, count)):
-        size = 0
-        while size < SIZES - 1 and scratch.live_procs[pos] >= 2 << size:
-            size += 1
         if scratch.live[pos] >= 0:
+            size = size_of(scratch.live_procs[pos])
             top[block, size] = min(top[block, size], scratch.live_top[pos])
     first = block - block % BLOCK
     for other in range(first, min(first + BLOCK, (count + BLOCK - 1) // BLOCK)):

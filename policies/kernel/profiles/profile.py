@@ -128,6 +128,53 @@ def cut(profile: Profile, t: float) -> None:
 
 
 @helper()
+def remove(profile: Profile, place: int, i: int) -> None:
+    """Take a row out; no block becomes empty."""
+    block = profile.block[place]
+    size = profile.size
+    profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
+    size[FREE_ROWS] += 1
+    size[ROWS] -= 1
+    for k in range(i, profile.filled[block] - 1):
+        move(profile, block, k + 1, block, k)
+    profile.filled[block] -= 1
+    gone = -1
+    if profile.filled[block] == 0:
+        gone = place
+    else:
+        if profile.filled[block] < WIDTH // 4 and place + 1 < size[BLOCKS]:
+            other = profile.block[place + 1]
+            if profile.filled[block] + profile.filled[other] <= 3 * WIDTH // 4:
+                for k in range(profile.filled[other]):
+                    move(profile, other, k, block, profile.filled[block] + k)
+                profile.filled[block] += profile.filled[other]
+                gone = place + 1
+        bound(profile, block)
+    if gone >= 0:
+        profile.recycled_block[size[FREE_BLOCKS]] = profile.block[gone]
+        size[FREE_BLOCKS] += 1
+        size[BLOCKS] -= 1
+        for k in range(gone, size[BLOCKS]):
+            profile.block[k] = profile.block[k + 1]
+
+
+@helper()
+def forget(profile: Profile, t: float) -> None:
+    """Remove the rows that are over at t."""
+    while True:
+        block = profile.block[0]
+        if profile.filled[block] > 1:
+            following = profile.time[block, 1]
+        elif profile.size[BLOCKS] > 1:
+            following = profile.time[profile.block[1], 0]
+        else:
+            return
+        if following > t:
+            return
+        remove(profile, 0, 0)
+
+
+@helper()
 def reset(problem: Problem, base: Base, profile: Profile) -> None:
     """Load the profile with what runs now."""
     clusters = profile.load.shape[1]

@@ -23,7 +23,7 @@ from math import inf
 
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.profiles.lookahead import look_ahead, promising, survey
-from coalloc.policies.kernel.profiles.profile import locate, reset
+from coalloc.policies.kernel.profiles.profile import forget, locate, reset
 from coalloc.policies.kernel.profiles.seek import hold, seek
 from coalloc.policies.kernel.profiles.stream_state import (
     ARRIVED,
@@ -36,7 +36,6 @@ from coalloc.policies.kernel.profiles.stream_state import (
     RUNNING,
     Stream,
     begin,
-    forget,
     leave,
     line_up,
     pop_end,

@@ -8,16 +8,11 @@ from typing import NamedTuple
 from coalloc.policies.kernel.heap import pop, push
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import least_time
-from coalloc.policies.kernel.profiles.profile import book, bound, locate, move
+from coalloc.policies.kernel.profiles.profile import book, locate, remove
 from coalloc.policies.kernel.record import Bools, Floats, Ints, record
 from coalloc.policies.kernel.state import (
-    BLOCKS,
     FINEST,
-    FREE_BLOCKS,
-    FREE_ROWS,
-    ROWS,
     SHORTEST,
-    WIDTH,
     Profile,
     ProfileState,
 )
@@ -48,37 +43,6 @@ class Stream(NamedTuple):
 
 
 @helper()
-def remove(profile: Profile, place: int, i: int) -> None:
-    """Take a row out; no block becomes empty."""
-    block = profile.block[place]
-    size = profile.size
-    profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
-    size[FREE_ROWS] += 1
-    size[ROWS] -= 1
-    for k in range(i, profile.filled[block] - 1):
-        move(profile, block, k + 1, block, k)
-    profile.filled[block] -= 1
-    gone = -1
-    if profile.filled[block] == 0:
-        gone = place
-    else:
-        if profile.filled[block] < WIDTH // 4 and place + 1 < size[BLOCKS]:
-            other = profile.block[place + 1]
-            if profile.filled[block] + profile.filled[other] <= 3 * WIDTH // 4:
-                for k in range(profile.filled[other]):
-                    move(profile, other, k, block, profile.filled[block] + k)
-                profile.filled[block] += profile.filled[other]
-                gone = place + 1
-        bound(profile, block)
-    if gone >= 0:
-        profile.recycled_block[size[FREE_BLOCKS]] = profile.block[gone]
-        size[FREE_BLOCKS] += 1
-        size[BLOCKS] -= 1
-        for k in range(gone, size[BLOCKS]):
-            profile.block[k] = profile.block[k + 1]
-
-
-@helper()
 def tidy(profile: Profile, t: float) -> None:
     """Remove the row that begins at t if it is like the row before."""
     place, i = locate(profile, t)
@@ -98,23 +62,6 @@ def tidy(profile: Profile, t: float) -> None:
         if profile.load[row, k] != profile.load[before, k]:
             return
     remove(profile, place, i)
-
-
-@helper()
-def forget(profile: Profile, t: float) -> None:
-    """Remove the rows that are over at t."""
-    while True:
-        block = profile.block[0]
-        if profile.filled[block] > 1:
-            following = profile.time[block, 1]
-        elif profile.size[BLOCKS] > 1:
-            following = profile.time[profile.block[1], 0]
-        else:
-            return
-        if following > t:
-            return
-        place, i = locate(profile, -inf)
-        remove(profile, place, i)
 
 
 @helper()
