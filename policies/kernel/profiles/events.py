@@ -69,6 +69,7 @@ def line_up(state: ProfileState, order: Any) -> int:
         group = problem.item_group[item]
         power = problem.class_power[problem.group_class[group, 0]]
         scratch.live[count] = item
+        scratch.position[item] = count
         scratch.live_procs[count] = problem.mode_procs[first]
         scratch.live_whole[count] = 0 if problem.item_splits[item] else 1
         scratch.live_ready[count] = out.ready[item]
@@ -80,9 +81,13 @@ def line_up(state: ProfileState, order: Any) -> int:
 
 
 @helper()
-def take_first(state: ProfileState, queue: Ints, t: float) -> int:
-    """Start from the front of the queue what fits now; the first that does not, booked; or -1."""
-    problem, out = state.problem, state.out
+def take_first(state: ProfileState, queue: Ints, t: float, count: int) -> tuple[int, int]:
+    """Start from the front of the queue what fits now, and book the first that does not.
+
+    That one, or -1; and how many of the `count` that were listed have a place now.
+    """
+    problem, scratch, out = state.problem, state.scratch, state.out
+    live, taken = scratch.live, 0
     for pos in range(queue.size):
         item = queue[pos]
         if out.start[item] == out.start[item] or out.ready[item] > t:
@@ -93,9 +98,13 @@ def take_first(state: ProfileState, queue: Ints, t: float) -> int:
             place = seek(state, item, t, False)
         if place.end < inf:
             commit(state, item, place)
+            block = scratch.position[item] // BLOCK
+            live[scratch.position[item]] = -1
+            note_block(scratch, block, count, scratch.block_late[block], True)
+            taken += 1
             if out.start[item] > t:
-                return item
-    return -1
+                return item, taken
+    return -1, taken
 
 
 @helper()
@@ -168,11 +177,12 @@ def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, q
     head = -1
     while left > 0:
         if head < 0:
-            head = take_first(state, queue, t)
+            head, taken = take_first(state, queue, t, count)
+            left -= taken
         if 2 * left < count:
             count = line_up(state, order)
             left, front = count, 0
-        while live[front] < 0:
+        while front < count and live[front] < 0:
             front += 1
         scratch.counters[STAMP] += 1
         forget(profile, t)
@@ -181,15 +191,11 @@ def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, q
         block, blocks = front // BLOCK - 1, (count + BLOCK - 1) // BLOCK
         while block + 1 < blocks:
             block += 1
-            if queue.size == 0 and not (easy and (head < 0 or every)):
+            if not (easy and (head < 0 or every)):
                 block = next_block(scratch, block, blocks, t)
             late, before = False, left
             for pos in range(block * BLOCK, min(block * BLOCK + BLOCK, count)):
                 if live[pos] < 0:
-                    continue
-                if queue.size > 0 and out.start[live[pos]] == out.start[live[pos]]:
-                    live[pos] = -1
-                    left -= 1
                     continue
                 if ready[pos] > t:
                     ready[pos] = out.ready[live[pos]]
