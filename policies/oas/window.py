@@ -71,11 +71,10 @@ def complete(
 
 def _tell_children(planner: Planner, out: Outcome) -> None:
     """Set what `serial` reads of each item without a place: open parents, and when it may begin."""
-    for n, item in enumerate(planner.items):
-        if out.end[n] == out.end[n]:
-            continue
-        ends = [float(out.end[parent]) for parent, _ in item.parents]
+    problem = planner.compiled.problem
+    free = np.isnan(out.end)
+    out.missing[free], out.ready[free] = 0, problem.item_release[free]
+    for n in np.flatnonzero(free & (np.diff(problem.parent_first) > 0)).tolist():
+        ends = [float(out.end[parent]) for parent, _ in planner.items[n].parents]
         out.missing[n] = sum(end != end for end in ends)
-        out.ready[n] = item.release if out.missing[n] == 0 else np.inf
-        if not out.missing[n]:
-            out.ready[n] = max([item.release, *ends])
+        out.ready[n] = np.inf if out.missing[n] else max([problem.item_release[n], *ends])
