@@ -15,7 +15,7 @@ from pathlib import Path
 
 MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "round": ((), ()),
-    "full_round": ((), ()),
+    "full_round": ((), ("--full",)),
     "commit": ((), ()),
     "simulate": ((), ()),
     "counted": ((), ()),

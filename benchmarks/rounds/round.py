@@ -42,9 +42,9 @@ def log_uniform(rng: random.Random, low: float, high: float) -> float:
     return float(low * (high / low) ** rng.random())
 
 
-def platform(rng: random.Random, raw: bool) -> tuple[Cluster, ...]:
+def platform(rng: random.Random, raw: bool, count: int) -> tuple[Cluster, ...]:
     clusters = []
-    for k in range(CLUSTERS):
+    for k in range(count):
         nodes = []
         for n in range(NODES):
             power = 0.5 + 0.5 * rng.random() if raw else (0.75 if n % 2 else 1.0)
@@ -53,8 +53,10 @@ def platform(rng: random.Random, raw: bool) -> tuple[Cluster, ...]:
     return tuple(clusters)
 
 
-def make_snapshot(jobs: int, raw: bool = False, seed: int = 1) -> Snapshot:
-    """A queue of so many jobs on ten clusters of 1,000 nodes."""
+def make_snapshot(
+    jobs: int, raw: bool = False, seed: int = 1, clusters: int = CLUSTERS
+) -> Snapshot:
+    """A queue of so many jobs on clusters of 1,000 nodes."""
     rng = random.Random(seed)
     queue = tuple(
         RigidJob(
@@ -73,10 +75,10 @@ def make_snapshot(jobs: int, raw: bool = False, seed: int = 1) -> Snapshot:
             start=-60.0,
             end=log_uniform(rng, 60, 86400),
         )
-        for k in range(CLUSTERS)
+        for k in range(clusters)
         for n in range(NODES // 50)
     )
-    return Snapshot(clusters=platform(rng, raw), queue=queue, running=running)
+    return Snapshot(clusters=platform(rng, raw, clusters), queue=queue, running=running)
 
 
 def measure(name: str, snapshot: Snapshot, powers: str, repeat: int) -> Row:
