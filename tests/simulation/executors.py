@@ -25,8 +25,8 @@ from coalloc.core.executor.turn import carry_out
 from coalloc.model.sites.reading import ClusterReading
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
+from tests.simulation.batch import Batch
 from tests.simulation.network import Down, Network
-from tests.simulation.parts import Batch
 from tests.simulation.troubles import Troubles
 
 FULL_S = 36_000.0

@@ -11,8 +11,9 @@ from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
 from coalloc.model.sites.parts import PartState
 from tests.simulation import shares, siblings
+from tests.simulation.batch import Batch
 from tests.simulation.daemon import DaemonHost
-from tests.simulation.parts import HELD, Batch, is_whole
+from tests.simulation.part import HELD, is_whole
 from tests.simulation.users import Users
 
 TOLERANCE = 1e-9

@@ -16,10 +16,10 @@ from coalloc.core.base.requests import Cancel, Command, Release, ResumeRounds
 from coalloc.core.base.state import whole_id
 from coalloc.core.jobs.after_restore import OVERTAKEN
 from coalloc.model.sites.parts import PartKey, PartState
+from tests.simulation.batch import Batch
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.disk import Disk
 from tests.simulation.executors import ExecutorHost
-from tests.simulation.parts import Batch
 from tests.simulation.users import Users
 
 COPY_EVERY, RESTORE_EVERY = 80, 400

@@ -11,9 +11,10 @@ from coalloc.core.sharing.limits import LimitBook
 from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartState
 from tests.simulation import shares
+from tests.simulation.batch import Batch
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.disk import Disk
-from tests.simulation.parts import HELD, Batch
+from tests.simulation.part import HELD
 
 NOTICED_S = 8.0
 """The end of a claim that nobody wants is ordered within this, where nothing fails, seconds."""

@@ -14,12 +14,12 @@ from coalloc.core.sharing.priority import project_of
 from coalloc.model.settings import ClusterConfig, Config, TriggerConfig
 from coalloc.model.values import replace
 from tests.simulation import promises
+from tests.simulation.batch import Batch
 from tests.simulation.bounded import Bounded
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.executors import ExecutorHost
 from tests.simulation.guests import OVER
 from tests.simulation.network import Network
-from tests.simulation.parts import Batch
 from tests.simulation.restoring import Restorations
 from tests.simulation.shaped import Shaped, equipped
 from tests.simulation.siblings import Strays

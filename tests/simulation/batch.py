@@ -20,98 +20,13 @@ from coalloc.model.sites.parts import (
 )
 from coalloc.model.sites.reading import NodeReading
 from tests.simulation.guests import Guests
+from tests.simulation.part import HELD, Part, is_whole
 from tests.simulation.shaped import check_layout, over
 
-HELD = frozenset({PartState.PREPARING, PartState.READY})
 NEXT_S = 3.0
 """A claim is known to be the next in its queue for so long before its turn, seconds."""
 LATE_S = 120.0
 """Orders to end it may be lost, and a launcher fail at them, for so long, seconds."""
-
-
-def is_whole(order: Prepare) -> bool:
-    """Whether a part is all of its job: others of the same attempt are its siblings."""
-    return order.size == sum(order.nodes.values())
-
-
-@dataclass
-class Part:
-    """One part of a job: its folder and its processes.
-
-    Attributes
-    ----------
-    ends : float
-        When its processes end by themselves, or have ended.
-    """
-
-    order: Prepare
-    state: PartState = PartState.PREPARING
-    started: float | None = None
-    ends: float = 0.0
-    code: int | None = None
-    reason: str = ""
-    is_settled: bool = False
-    """What it means for a guest has been done."""
-    nodes: Mapping[str, int] = field(default_factory=dict)
-    """What it holds, or was granted."""
-    due: float = 0.0
-    """When a claim that waits may be granted, s."""
-    begin: float = 0.0
-    """Before this it may not be granted, s."""
-    is_next: bool = False
-    """Only nodes are missing to a claim that waits."""
-    granted: float | None = None
-    arranged: Arrange | None = None
-    is_unwanted: bool = False
-    """Its end was asked for while it waited; it may be granted nevertheless."""
-    first: Part | None = None
-    """Of one that runs behind others: the first of them."""
-    is_let_go: bool = False
-    """It begins when those before it have ended."""
-
-    @property
-    def key(self) -> PartKey:
-        return self.order.key
-
-    def report(self, offset: float) -> PartReport:
-        """What the launcher says of it, by a clock that is `offset` seconds ahead."""
-        holder = self
-        if self.first is not None and self.state in HELD:
-            holder = self.first
-        waits = holder.state is PartState.WAITING
-        return PartReport(
-            job=self.order.job,
-            attempt=self.order.attempt,
-            part=self.order.part,
-            state=PartState.RUNNING if self.is_let_go else holder.state if waits else self.state,
-            pack=self.pack,
-            exit_code=self.code,
-            started=None if self.started is None else self.started + offset,
-            ended=self.ends + offset if self.state is PartState.FINISHED else None,
-            reason=self.reason,
-            nodes=holder.nodes if self.order.queue is not None else {},
-            expected=holder.due + offset if waits else None,
-            is_next=waits and holder.is_next,
-        )
-
-    @property
-    def has_all(self) -> bool:
-        """It may come to the barrier: it knows the nodes of the whole job."""
-        if self.order.queue is None or self.arranged is not None:
-            return True
-        return self.order.size == sum(self.nodes.values()) and self.nodes == self.order.nodes
-
-    @property
-    def pack(self) -> str:
-        if self.first is not None:
-            return self.first.pack
-        return self.key.pack if self.order.members else ""
-
-    def refuse(self, reason: str) -> None:
-        self.state, self.reason, self.is_let_go = PartState.REFUSED, reason, False
-
-    def finish(self, code: int, reason: str, now: float) -> None:
-        self.state, self.code, self.reason, self.ends = PartState.FINISHED, code, reason, now
 
 
 @dataclass
