@@ -120,7 +120,9 @@ def read_study(path: Path) -> StudyFile:
     """Read the file of a study. Raises `InputError`."""
     raw = read_bytes(path, LARGEST_FILE)
     try:
-        value = tomli.loads(raw.decode("utf-8"))
+        value = tomli.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), f"byte {error.start} is not UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise InputError(str(path), f"is no study: {error}") from error
     found: StudyFile = read_json(value, StudyFile, f"{path}: ")

@@ -235,12 +235,14 @@ def test_a_group_stands_for_its_scenarios_and_their_bases() -> None:
         ('against = "apart"', 'against = "x"', "scenarios.busy: there is no scenario 'x'"),
         ('platform = "', 'clusters = "', "logs.day: needs files, and a platform or a number"),
         ("[logs.day]", "[logs.day", "is no study: "),
+        ("[logs.day]", "\udcff[logs.day]", " is not UTF-8"),
         ('base = ["easy"]', 'base = ["fcfs"]', "base: 'fcfs' is not among the policies"),
     ],
 )
 def test_a_file_that_cannot_be_a_study(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "study.toml"
-    path.write_text(EXAMPLE.read_text().replace(old, new, 1))
+    text = EXAMPLE.read_text().replace(old, new, 1)
+    path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match=re.escape(message)):
         read_study(path)
 
