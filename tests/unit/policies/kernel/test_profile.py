@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,25 +137,56 @@ def test_decoding_again_gives_the_same() -> None:
         assert np.array_equal(one.outcome.start, two.outcome.start)
 
 
-def test_easy_skips_only_blocks_of_which_nothing_fits() -> None:
-    """Equal plans of a scan that skips blocks and of one that is given an order, and skips none."""
+Job = tuple[int, float, float]
+"""Processes, time, and when it may begin at the earliest, s."""
+
+
+def naive_easy(width: int, jobs: list[Job], order: list[int], queue: list[int]) -> list[float]:
+    """EASY on equal nodes by looking at each job at each event: the start of each job."""
+    starts: dict[int, float] = {}
+    t, head = 0.0, -1.0
+
+    def free(begin: float, end: float) -> int:
+        """Nodes that are free all the time."""
+        used = [(starts[n], starts[n] + jobs[n][1], jobs[n][0]) for n in live]
+        times = {begin, *(s for s, _, _ in used if begin < s < end)}
+        return width - max(sum(p for s, e, p in used if s <= at < e) for at in times)
+
+    while len(starts) < len(jobs):
+        live = [n for n, start in starts.items() if start + jobs[n][1] > t]
+        due = [n for n in queue if n not in starts and jobs[n][2] <= t]
+        for n in due if head <= t else ():
+            ends = sorted({t, *(starts[m] + jobs[m][1] for m in live)})
+            starts[n] = next(at for at in ends if free(at, at + jobs[n][1]) >= jobs[n][0])
+            live.append(n)
+            if starts[n] > t:
+                head = starts[n]
+                break
+        due, room = [n for n in order if n not in starts and jobs[n][2] <= t], free(t, t + 1.0)
+        for n in due:
+            if jobs[n][0] <= room and free(t, t + jobs[n][1]) >= jobs[n][0]:
+                starts[n] = t
+                live.append(n)
+                room -= jobs[n][0]
+        ends = [starts[n] + jobs[n][1] for n in live]
+        later = [*ends, head, *(jobs[n][2] for n in order if n not in starts)]
+        t = min((at for at in later if at > t), default=t)
+    return [starts[n] for n in range(len(jobs))]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_easy_skips_only_blocks_of_which_nothing_fits(own: bool) -> None:
+    """By one order, and with an order of its own for what goes beside the head (`own`)."""
     rng = np.random.default_rng(7)
-    queue = [
-        rigid(
-            n,
-            int(rng.integers(1, 12)),
-            float(rng.integers(1, 400)),
-            earliest=float(rng.choice([0.0, 3000.0])),
-            proc_gbps=float(rng.choice([0.0, 0.1])),
-        )
-        for n in range(2_500)
-    ]
-    snapshot = case([cluster("a", 8, 1.0), cluster("b", 8, 1.0, power=0.7)], queue)
-    planner = Planner(snapshot, {})
-    order = range(len(queue))
-    skipping, whole = (planner.decode(order, "easy", by).outcome for by in (None, order))
-    assert skipping.start.tolist() == whole.start.tolist()
-    assert skipping.end.tolist() == whole.end.tolist()
+    sizes, times = rng.integers(1, 12, 1_300), rng.integers(1, 400, 1_300)
+    begins = rng.choice([0.0, 3000.0], 1_300)
+    jobs = [(int(p), float(t), float(b)) for p, t, b in zip(sizes, times, begins, strict=True)]
+    rows = [rigid(n, p, t, earliest=b) for n, (p, t, b) in enumerate(jobs)]
+    queue = list(range(len(jobs)))
+    order = sorted(queue, key=lambda n: jobs[n][1]) if own else queue
+    planner = Planner(case([cluster("a", 16)], rows), {})
+    found = planner.decode(order, "easy", queue if own else None).outcome.start
+    assert found.tolist() == naive_easy(16, jobs, order, queue)
 
 
 def test_floored_power_never_rises() -> None:
