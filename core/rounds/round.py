@@ -34,6 +34,7 @@ from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds.turn import StartRule
 from coalloc.core.sharing import limits
 from coalloc.core.starts import further_queues
+from coalloc.core.sharing.priority import is_on
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
@@ -301,15 +302,13 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
     Those that may not start yet were not: they are in no order. Nor were they by a job whose turn
     it was before theirs, see `core.sharing.priority`.
     """
-    first = {job.id: job.priority for job in current.snapshot.queue}
+    first = {job.id: job.priority for job in current.snapshot.queue} if is_on(state) else {}
     begun = sorted((first.get(job.partition(".")[0], 0.0), arrival(job)) for job in started)
     levels = [level for level, _ in begun]
     latest = list(accumulate((arrived for _, arrived in begun), max))
-    for job in state.waiting:
-        if (arrived := arrival(job)) >= latest[-1]:
-            continue
+    for job in state.waiting_before(latest[-1]):
         not_before = bisect_right(levels, first.get(job, 0.0))
-        if not_before == 0 or arrived >= latest[not_before - 1]:
+        if not_before == 0 or arrival(job) >= latest[not_before - 1]:
             continue
         record = state.jobs[job]
         is_held = record.state is not JobState.PENDING or record.opens(now) > now
