@@ -38,7 +38,7 @@ class ClaimWait(NamedTuple):
     """Nodes that it asked for."""
 
 
-class Outlook(Struct, frozen=True, kw_only=True):
+class Outlook(Struct, frozen=True, kw_only=True, gc=False):
     """The latest round's answer for a waiting job; not persistent."""
 
     start: float | None = None
