@@ -33,9 +33,9 @@ from coalloc.core.rounds import dispatch, snapshots
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds.turn import StartRule
 from coalloc.core.sharing import limits
-from coalloc.core.starts import further_queues
 from coalloc.core.sharing.priority import is_on
 from coalloc.core.starts import queued_claims as queueing
+from coalloc.core.starts import further_queues
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
 from coalloc.model.formats.plan_json import plan_to_keep, write_plan
@@ -44,9 +44,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
-LONG = 500
-"""The snapshot of a queue of more jobs is made in no step in which a plan is committed; of a plan
-with more to tell (`look_ahead`), each step tells so much."""
+LONG, TOLD = 500, 200
+"""The snapshot of a queue of more jobs is made in no step in which a plan is committed; of what a
+plan has to tell (`look_ahead`), each step tells so much."""
 
 
 def begin_if_due(state: State, now: float, *, has_committed: bool = False) -> None:
@@ -149,7 +149,11 @@ def solved(state: State, event: Solved, now: float) -> None:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
     body = Raw(event.text) if event.text and told is event.plan else plan_to_keep(told)
     state.schedule.plan = told
-    state.out.append(SavePlan(round=current.number, time=now, body=body))
+    saved = SavePlan(round=current.number, time=now, body=body)
+    if state.schedule.unseen:
+        state.schedule.unsaved = saved
+    else:
+        state.out.append(saved)
     notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
     if isinstance(notes, Mapping) and notes != state.learning.notes.get(plan.policy):
         state.learning.notes[plan.policy] = notes
@@ -321,16 +325,23 @@ def _keep_ahead(state: State, plan: Plan, later: list[Placement], now: float) ->
     """Have kept what the plan tells of jobs that wait: at once, or in steps of the loop."""
     schedule = state.schedule
     schedule.unseen = [*later, *reversed(plan.deferred)]
-    if len(schedule.unseen) > LONG:
+    if len(schedule.unseen) > TOLD:
         state.out.append(Wake(at=now))
     else:
         look_ahead(state)
 
 
 def look_ahead(state: State) -> None:
-    """Keep start estimates and reasons for the jobs that wait, as many as one step may."""
+    """Keep start estimates and reasons for the jobs that wait, as many as one step may.
+
+    The first step of a long plan has it written.
+    """
     schedule, starts = state.schedule, dict[str, float]()
-    for _ in range(min(LONG, len(schedule.unseen))):
+    if schedule.unsaved is not None:
+        state.out.append(schedule.unsaved)
+        schedule.unsaved = None
+        return
+    for _ in range(min(TOLD, len(schedule.unseen))):
         told = schedule.unseen.pop()
         if told.job not in state.waiting:
             continue
