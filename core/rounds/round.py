@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import accumulate
 
 from msgspec import Raw
@@ -34,8 +35,8 @@ from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds.turn import StartRule
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.priority import is_on
-from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts import further_queues
+from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
 from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
 from coalloc.model.formats.plan_json import plan_to_keep, write_plan
@@ -345,18 +346,25 @@ def look_ahead(state: State) -> None:
         told = schedule.unseen.pop()
         if told.job not in state.waiting:
             continue
+        record = state.jobs[told.job]
         if isinstance(told, Placement):
-            starts[told.job] = told.start
-            outlook = Outlook(start=told.start, nodes=told.nodes, reason="planned")
+            starts[record.id] = told.start
+            nodes = told.nodes if len(told.nodes) != 1 else _alone(*told.nodes.items())
+            outlook = Outlook(start=told.start, nodes=nodes, reason="planned")
         else:
-            reason, detail = str(told.reason), told.detail
-            record = state.jobs[told.job]
+            reason, detail = told.reason.value, told.detail
             refused = refused_by_all(state, record) or reserved_text(state, record, schedule.time)
             if refused and told.task is None:
-                reason, detail = str(Reason.INSUFFICIENT), refused
+                reason, detail = Reason.INSUFFICIENT.value, refused
             outlook = Outlook(reason=reason, detail=detail)
-        state.findings.outlook[told.job] = outlook
+        state.findings.outlook[record.id] = outlook
     promises.keep(state, starts, schedule.time)
+
+
+@lru_cache(maxsize=4096)
+def _alone(node: tuple[str, int]) -> Mapping[str, int]:
+    """The one node of many jobs, with one mapping for all of them."""
+    return dict((node,))
 
 
 def _finish(state: State, current: RoundState, plan: Plan, solve_s: float, now: float) -> None:
