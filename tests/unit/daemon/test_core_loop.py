@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from coalloc.core.base.events import CoreEvent, Requested, SolverWarm, Ticked, TokenRecalled
 from coalloc.core.base.requests import RoundNow
@@ -38,7 +39,7 @@ def test_a_turn_gets_one_tick_however_many_are_due() -> None:
 
 def test_requests_come_behind_all_else_and_so_many_in_a_turn() -> None:
     turns: list[list[CoreEvent]] = []
-    whose = {"user": "ann", "uid": 1, "gid": 1, "operator": False}
+    whose: dict[str, Any] = {"user": "ann", "uid": 1, "gid": 1, "operator": False}
     asked: list[CoreEvent] = [TokenRecalled(user="ann", token="t", job="1")]
     asked += (Requested(origin=n, command=RoundNow(), **whose) for n in range(3 * MOST_ASKED))
 
