@@ -7,14 +7,17 @@ from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any
 
-from coalloc.core.base.events import CoreEvent, Ticked
+from coalloc.core.base.events import CoreEvent, Requested, Ticked, TokenRecalled
 
 JITTER_S = 0.05
 """Between two askings for the same time."""
+MOST_ASKED = 64
+"""Requests of clients in one turn, which come behind all else that has arrived: an end is answered
+before newcomers are looked at, and no flood of these holds the loop up for long."""
 
 
 class CoreLoop:
-    """Collects events, and hands all that have arrived to `on_batch` when its turn comes.
+    """Collects events, and hands what has arrived to `on_batch` when its turn comes.
 
     Before `open`, events are kept and timers are not set.
     """
@@ -36,7 +39,7 @@ class CoreLoop:
 
     def close(self) -> None:
         """Hand in what has arrived, and stop the timers."""
-        self._turn()
+        self._turn(len(self._inbox))
         for handle in self._timers:
             handle.cancel()
 
@@ -88,7 +91,12 @@ class CoreLoop:
             self._is_scheduled = True
             loop.call_soon(self._turn)
 
-    def _turn(self) -> None:
+    def _turn(self, most_asked: int = MOST_ASKED) -> None:
         self._is_scheduled = self._has_tick = False
-        batch, self._inbox = self._inbox, []
-        self._on_batch(batch)
+        asked, batch = list[CoreEvent](), list[CoreEvent]()
+        for event in self._inbox:
+            (asked if isinstance(event, Requested | TokenRecalled) else batch).append(event)
+        self._inbox = asked[most_asked:]
+        if self._inbox and self._loop is not None:
+            self._schedule(self._loop)
+        self._on_batch(batch + asked[:most_asked])

@@ -1,9 +1,9 @@
 """Collection of garbage in the daemon: what was looked at once is left alone for a while.
 
-A full collection goes through all that lives, which with 100,000 waiting jobs holds the loop up for
-a quarter of a second, and finds nothing but for a few cycles. So what has survived one is frozen,
-and the next looks at what is new only. Once twice as much is frozen as after the last look at
-everything, everything is looked at again: so little can leak.
+A full collection goes through all that lives but jobs and plans, which are declared without cycles:
+mostly our modules. It holds the loop up for 70 ms, and finds nothing but for a few cycles. So what
+has survived one is frozen, and the next looks at what is new only. Once twice as much is frozen as
+after the last look at everything, everything is looked at again: so little can leak.
 """
 
 from __future__ import annotations

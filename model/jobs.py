@@ -67,7 +67,7 @@ class JobFields(
     """Of jobs that waited too long, those with more go first."""
 
 
-class RigidJob(JobFields, frozen=True, kw_only=True, tag="rigid"):
+class RigidJob(JobFields, frozen=True, kw_only=True, tag="rigid", gc=False):
     """A job with a fixed number of processes."""
 
     procs: Procs
@@ -80,7 +80,7 @@ class RigidJob(JobFields, frozen=True, kw_only=True, tag="rigid"):
     """Never split over several clusters."""
 
 
-class MoldableJob(JobFields, frozen=True, kw_only=True, tag="moldable"):
+class MoldableJob(JobFields, frozen=True, kw_only=True, tag="moldable", gc=False):
     """A job whose number of processes is chosen when it starts."""
 
     speedup: Speedup

@@ -60,7 +60,9 @@ class Reason(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Placement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Placement(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """The nodes, start and end of a job, of a workflow's task, or of a piece of a divisible job."""
 
     job: Name
@@ -79,7 +81,7 @@ class Placement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """Chunks of this piece of a divisible job, which its processes share."""
 
 
-class Deferred(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Deferred(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """A job without a start in this plan, with one reason."""
 
     job: Name

@@ -6,7 +6,7 @@ are on, so each is due at once: how long from its submit until it starts.
 
 ``--only submits [--seconds 600]``: 200 submits a second beside 50,000 waiting jobs. How long from
 the end of a job until the next one starts on its slot, by the daemon's log; memory of the daemon
-before and after; jobs that were acknowledged and are not known.
+before, by the minute and after; jobs that were acknowledged and are not known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.daemon.queue_flow import DAEMON, MOST_IN_ARRAY, queue
 SHARES = "\n[priority]\nshares = 16.0\n"
 WAITING, A_SECOND, EACH_S, AT_ONCE = 50_000, 200, 0.1, 200
 SLOTS = {"alpha": 4}
-LIMIT_S = 900.0
+LIMIT_S, MINUTE_S = 900.0, 60.0
 
 
 def spread(values: Sequence[float]) -> str:
@@ -104,7 +104,11 @@ def beside_submits(policy: str, waiting: int, seconds: float) -> None:
         before_mb, began = memory_mb(site), time.monotonic()
         answers: list[float] = []
         jobs: list[str] = []
+        each_kb = [(before_mb - empty_mb) * 1024 / waiting]
         while (now := time.monotonic()) < began + seconds:
+            if now - began >= MINUTE_S * len(each_kb):
+                here_mb = memory_mb(site) - empty_mb
+                each_kb.append(here_mb * 1024 / site.ask("status")["waiting"])
             due = int((now - began) * A_SECOND) - len(jobs)
             bodies = ({"type": "submit", **site.submission(["true"])} for _ in range(due))
             sent = [site.asker.send(body) for body in bodies]
@@ -121,10 +125,11 @@ def beside_submits(policy: str, waiting: int, seconds: float) -> None:
     print(f"beside {waiting:,} waiting, {policy}: {len(jobs):,} submits in {seconds:g} s")
     print(f"  answers to {EACH_S:g} s of submits: {spread(answers)}")
     print(f"  from an end to the next start there: {len(gaps)} times, {spread(gaps)}")
-    each_kb = [(mb - empty_mb) * 1024 for mb in (before_mb, after_mb)]
+    each_kb.append((after_mb - empty_mb) * 1024 / queued)
     print(
-        f"  memory {empty_mb:.0f} MiB empty, {before_mb:.0f} before ({each_kb[0] / waiting:.2f} KiB"
-        f" a job), {after_mb:.0f} after ({each_kb[1] / queued:.2f}, {queued:,} waiting)"
+        f"  memory {empty_mb:.0f} MiB empty, {before_mb:.0f} before, {after_mb:.0f} after with"
+        f" {queued:,} waiting; KiB a waiting job before, by the minute, and after:"
+        f" {' '.join(f'{kb:.2f}' for kb in each_kb)}"
     )
     print(f"  acknowledged and not known: {lost}; ended: {dict(ends)}", flush=True)
 

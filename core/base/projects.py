@@ -110,6 +110,7 @@ class ProjectTree:
         self._paths: dict[str, tuple[str, ...]] = {}
         self._of_user: dict[str, str] = {}
         """Users' projects, which patterns take long to find."""
+        self._owners: dict[tuple[str, str], ProjectUser] = {}
         self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
         every = list(self.users.values())
         for project in projects.values():
@@ -141,7 +142,14 @@ class ProjectTree:
             return account
         return self.of_user(user)
 
-    def owner(self, project: str, user: str) -> tuple[str, str]:
+    def owner_of(self, account: str, user: str) -> ProjectUser:
+        """Whose share a user's job counts against, where it names an account."""
+        found = self._owners.get((account, user))
+        if found is None:
+            found = self._owners[account, user] = self.owner(self.project(account, user), user)
+        return found
+
+    def owner(self, project: str, user: str) -> ProjectUser:
         """Whose share is used: what is charged to a project that is not there is the others'."""
         return (project if project in self.projects else OTHERS), user
 

@@ -43,6 +43,8 @@ from dataclasses import dataclass, field
 from math import ceil, floor, frexp
 from typing import NamedTuple
 
+from msgspec import Struct
+
 MISSES = 0.1
 """Share of the starts that may lie outside of their intervals."""
 LEAST_LEAD_S = 60.0
@@ -72,7 +74,7 @@ class Interval(NamedTuple):
     late: float
 
 
-class Promise(NamedTuple):
+class Promise(Struct, frozen=True, array_like=True, gc=False):
     """An expected start that a waiting job was given."""
 
     made: float

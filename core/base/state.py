@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from coalloc.core.base import state_tables as tables
@@ -315,10 +316,20 @@ class State:
 
     def plain_jobs(self) -> dict[str, Job]:
         """A copy of those that are planned as they were submitted, in the order of arrival."""
+        self._sort_plain()
+        return self.plain.copy()
+
+    def waiting_before(self, latest: tuple[int, int]) -> Iterator[str]:
+        """Those that wait and have arrived before another, which most of a long queue have not."""
+        self._sort_plain()
+        yield from takewhile(lambda job: arrival(job) < latest, self.plain)
+        special = (r.id for r in self.waiting_records(without=self.plain))
+        yield from takewhile(lambda job: arrival(job) < latest, special)
+
+    def _sort_plain(self) -> None:
         if not self._is_sorted:
             self.plain = {job: self.plain[job] for job in sorted(self.plain, key=arrival)}
             self._is_sorted = True
-        return self.plain.copy()
 
     def placed_records(self) -> Iterator[JobRecord]:
         return (self.jobs[job] for job in self.placed)

@@ -63,9 +63,11 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> Comma
 
 def _indices(state: State, command: Submit) -> Indices:
     most = state.settings.daemon.max_array
+    if not command.array:
+        return Indices(())
     if isinstance(command.array, str):
         try:
-            return Indices.read(command.array, most) if command.array else Indices(())
+            return Indices.read(command.array, most)
         except ValueError as error:
             raise RequestError("bad_request", f"array: {error}") from error
     if len(command.array) > most:
@@ -95,8 +97,9 @@ def _queued(
     if is_long:
         arrays.begin(state, base, indices, now)
     for index in () if is_long else members:
-        record = base if index is None else arrays.member(base, number, index)
-        record = replace(record, needs=needs[index])
+        record = base
+        if index is not None:
+            record = replace(arrays.member(base, number, index), needs=needs[index])
         state.put(record)
         state.emit(now, EventKind.JOB_SUBMITTED, record.id, user=event.user, name=record.name)
         if record.state is JobState.PENDING:
@@ -216,7 +219,8 @@ def planned_job(
             raise InputError("job.clusters", f"{cluster} {why}")
     job, warnings = read_job(body, "job", now)
     if warnings:
-        sources[REPAIRED] = "; ".join(warnings).removeprefix("job new: ")
+        repairs = "; ".join(warnings).removeprefix("job new: ")
+        sources = {**sources, REPAIRED: repairs}
     if job.earliest < now:
         job = replace(job, earliest=now)
     return job, sources

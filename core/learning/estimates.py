@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -118,7 +119,7 @@ def completed(
     *,
     history: Sequence[float] = (),
     runs: tuple[SizedRun, ...] = (),
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Fill in what a submitted job leaves out, in the snapshot format's keys.
 
     Of the site's defaults the first that matches and has a value gives it; `history` has base times
@@ -146,7 +147,13 @@ def completed(
         sources.setdefault("proc_gbps", "built-in")
     elif out.get("kind") == "moldable":
         _fill_speedup(out, sources, matching, runs, program.command, unknown_s)
-    return out, sources
+    return out, _shared(*sources.items())
+
+
+@lru_cache(maxsize=256)
+def _shared(*sources: tuple[str, str]) -> Mapping[str, str]:
+    """One mapping for all jobs with these sources, which are few."""
+    return dict(sources)
 
 
 def _fill_from(out: dict[str, Any], matching: Sequence[JobMatchConfig]) -> dict[str, str]:

@@ -61,22 +61,8 @@ class Filling:
     """The free nodes of one turn, by cluster, and the newcomers."""
 
     def __init__(self, turn: Turn, freed: Collection[str]) -> None:
-        state, schedule = turn.state, turn.state.schedule
-        if schedule.last_turn != turn.now:
-            schedule.last_turn, schedule.room = turn.now, MOST_ARRIVED
-        self.turn, self.arrived = turn, schedule.arrived[: schedule.room]
-        if self.arrived:
-            schedule.room -= len(self.arrived)
-            schedule.arrived = schedule.arrived[len(self.arrived) :]
-        if schedule.arrived:
-            state.out.append(Wake(at=turn.now))
-        for job in self.arrived:
-            if job in schedule.newcomers and schedule.newcomers[job] is None:
-                place = 0.0, 0.0, arrival(job)
-                if schedule.turn_of is not None:
-                    place = schedule.turn_of(state.jobs[job])
-                schedule.newcomers[job] = place
-                insort(schedule.ranked, (place, job))
+        schedule = turn.state.schedule
+        self.turn, self.arrived = turn, _take_arrived(turn.state, turn.now)
         self._roomy = schedule.roomy
         self._nodes = dict.fromkeys((*islice(freed, MOST), *islice(self._roomy, MOST)))
         self._free: dict[str, list[NodeReading]] = {}
@@ -217,6 +203,27 @@ class Filling:
         return max(0, least)
 
 
+def _take_arrived(state: State, now: float) -> list[str]:
+    """Put newcomers in the order of their turns, as many as may be at one time; returns these."""
+    schedule = state.schedule
+    if schedule.last_turn != now:
+        schedule.last_turn, schedule.room = now, MOST_ARRIVED
+    arrived = schedule.arrived[: schedule.room]
+    if arrived:
+        schedule.room -= len(arrived)
+        schedule.arrived = schedule.arrived[len(arrived) :]
+    if schedule.arrived:
+        state.out.append(Wake(at=now))
+    for job in arrived:
+        if job in schedule.newcomers and schedule.newcomers[job] is None:
+            place = 0.0, 0.0, arrival(job)
+            if schedule.turn_of is not None:
+                place = schedule.turn_of(state.jobs[job])
+            schedule.newcomers[job] = place
+            insort(schedule.ranked, (place, job))
+    return arrived
+
+
 def adopt(state: State, order: PlanOrder, current: RoundState, view: SlotsInUse) -> None:
     """Follow a new plan from now on; where only tasks start so, one without leaves nothing to.
 
@@ -246,8 +253,10 @@ def adopt(state: State, order: PlanOrder, current: RoundState, view: SlotsInUse)
     for kept in current.snapshot.reservations:
         for node in kept.nodes:
             order.kept.setdefault(node, []).append(kept)
-    known = set(map(attrgetter("id"), queue)) - current.changed
-    schedule.newcomers = {job: None for job in schedule.newcomers if job not in known}
+    for job in map(attrgetter("id"), queue):
+        if job not in current.changed:
+            schedule.newcomers.pop(job, None)
+    schedule.newcomers = dict.fromkeys(schedule.newcomers)
     schedule.ranked, schedule.arrived = [], list(schedule.newcomers)
     schedule.roomy = {node: None for node, slots in view.free.items() if slots > 0}
     schedule.freed.update(filter(order.is_on, schedule.roomy))
@@ -275,9 +284,14 @@ def carry_on(state: State, now: float) -> bool:
         return False
     if ripe and any(is_crowded(state, name) for name in state.clusters):
         state.rounds.happened("job_finished")  # What has no node yet takes its turn there.
+    is_soon = not _is_lone_process(state) and _is_soon(state, now)
+    if not (is_new or ripe or schedule.roomy or order.is_strict):  # newcomers, and room for none
+        if is_soon or not starts_jobs(state):
+            return False
+        _take_arrived(state, now)
+        return _has_places(state, now)
     turn = Turn(state, order, now)
     filling = Filling(turn, freed) if is_news and starts_jobs(state) else None
-    is_soon = not _is_lone_process(state) and _is_soon(state, now)
     if filling is not None:
         filling.start_those_ahead()
     fronts = {node: _fronts(state, order, node) for node in freed}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import accumulate
 
 from msgspec import Raw
@@ -33,6 +34,7 @@ from coalloc.core.rounds import dispatch, snapshots
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds.turn import StartRule
 from coalloc.core.sharing import limits
+from coalloc.core.sharing.priority import is_on
 from coalloc.core.starts import further_queues
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, bills_differ
@@ -43,9 +45,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
-LONG = 500
-"""The snapshot of a queue of more jobs is made in no step in which a plan is committed; of a plan
-with more to tell (`look_ahead`), each step tells so much."""
+LONG, TOLD = 500, 200
+"""The snapshot of a queue of more jobs is made in no step in which a plan is committed; of what a
+plan has to tell (`look_ahead`), each step tells so much."""
 
 
 def begin_if_due(state: State, now: float, *, has_committed: bool = False) -> None:
@@ -148,7 +150,11 @@ def solved(state: State, event: Solved, now: float) -> None:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
     body = Raw(event.text) if event.text and told is event.plan else plan_to_keep(told)
     state.schedule.plan = told
-    state.out.append(SavePlan(round=current.number, time=now, body=body))
+    saved = SavePlan(round=current.number, time=now, body=body)
+    if state.schedule.unseen:
+        state.schedule.unsaved = saved
+    else:
+        state.out.append(saved)
     notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
     if isinstance(notes, Mapping) and notes != state.learning.notes.get(plan.policy):
         state.learning.notes[plan.policy] = notes
@@ -301,15 +307,13 @@ def _count_passed_over(state: State, current: RoundState, started: list[str], no
     Those that may not start yet were not: they are in no order. Nor were they by a job whose turn
     it was before theirs, see `core.sharing.priority`.
     """
-    first = {job.id: job.priority for job in current.snapshot.queue}
+    first = {job.id: job.priority for job in current.snapshot.queue} if is_on(state) else {}
     begun = sorted((first.get(job.partition(".")[0], 0.0), arrival(job)) for job in started)
     levels = [level for level, _ in begun]
     latest = list(accumulate((arrived for _, arrived in begun), max))
-    for job in state.waiting:
-        if (arrived := arrival(job)) >= latest[-1]:
-            continue
+    for job in state.waiting_before(latest[-1]):
         not_before = bisect_right(levels, first.get(job, 0.0))
-        if not_before == 0 or arrived >= latest[not_before - 1]:
+        if not_before == 0 or arrival(job) >= latest[not_before - 1]:
             continue
         record = state.jobs[job]
         is_held = record.state is not JobState.PENDING or record.opens(now) > now
@@ -322,31 +326,45 @@ def _keep_ahead(state: State, plan: Plan, later: list[Placement], now: float) ->
     """Have kept what the plan tells of jobs that wait: at once, or in steps of the loop."""
     schedule = state.schedule
     schedule.unseen = [*later, *reversed(plan.deferred)]
-    if len(schedule.unseen) > LONG:
+    if len(schedule.unseen) > TOLD:
         state.out.append(Wake(at=now))
     else:
         look_ahead(state)
 
 
 def look_ahead(state: State) -> None:
-    """Keep start estimates and reasons for the jobs that wait, as many as one step may."""
+    """Keep start estimates and reasons for the jobs that wait, as many as one step may.
+
+    The first step of a long plan has it written.
+    """
     schedule, starts = state.schedule, dict[str, float]()
-    for _ in range(min(LONG, len(schedule.unseen))):
+    if schedule.unsaved is not None:
+        state.out.append(schedule.unsaved)
+        schedule.unsaved = None
+        return
+    for _ in range(min(TOLD, len(schedule.unseen))):
         told = schedule.unseen.pop()
         if told.job not in state.waiting:
             continue
+        record = state.jobs[told.job]
         if isinstance(told, Placement):
-            starts[told.job] = told.start
-            outlook = Outlook(start=told.start, nodes=told.nodes, reason="planned")
+            starts[record.id] = told.start
+            nodes = told.nodes if len(told.nodes) != 1 else _alone(*told.nodes.items())
+            outlook = Outlook(start=told.start, nodes=nodes, reason="planned")
         else:
-            reason, detail = str(told.reason), told.detail
-            record = state.jobs[told.job]
+            reason, detail = told.reason.value, told.detail
             refused = refused_by_all(state, record) or reserved_text(state, record, schedule.time)
             if refused and told.task is None:
-                reason, detail = str(Reason.INSUFFICIENT), refused
+                reason, detail = Reason.INSUFFICIENT.value, refused
             outlook = Outlook(reason=reason, detail=detail)
-        state.findings.outlook[told.job] = outlook
+        state.findings.outlook[record.id] = outlook
     promises.keep(state, starts, schedule.time)
+
+
+@lru_cache(maxsize=4096)
+def _alone(node: tuple[str, int]) -> Mapping[str, int]:
+    """The one node of many jobs, with one mapping for all of them."""
+    return dict((node,))
 
 
 def _finish(state: State, current: RoundState, plan: Plan, solve_s: float, now: float) -> None:

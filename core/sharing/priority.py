@@ -71,7 +71,7 @@ def project_of(state: State, record: JobRecord) -> str:
 
 def owner_of(state: State, record: JobRecord) -> ProjectUser:
     """Whose share a job counts against."""
-    return state.sharing.tree.owner(project_of(state, record), record.user)
+    return state.sharing.tree.owner_of(record.batch.account, record.user)
 
 
 def capacity(state: State) -> int:
@@ -169,6 +169,8 @@ class Turns:
     slots: int = 0
     """Of the site."""
     leads: dict[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
+    lead_s: dict[ProjectUser, float] = field(default_factory=dict)
+    """Sums of these, seconds."""
     least: dict[tuple[str, ...], float] = field(default_factory=dict)
     """From where leads are counted, by what the siblings have in common, seconds."""
     sharers: Counter[str] = field(default_factory=Counter)
@@ -195,6 +197,7 @@ class Turns:
                 replace(lead, seconds=lead.seconds - self.least[above])
                 for above, lead in levels[owner]
             )
+            self.lead_s[owner] = sum(lead.seconds for lead in self.leads[owner])
 
     def precedence(self, record: JobRecord) -> Precedence:
         """The place of a job behind those before it."""
@@ -211,8 +214,7 @@ class Turns:
         before_s, shares = self.ahead_s.get(owner, 0.0), 0.0
         leads = self.leads.get(owner)
         if leads is not None:
-            lead_s = sum(lead.seconds for lead in leads)
-            shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
+            shares = -min((self.lead_s[owner] + before_s) / rule.step_s, rule.shares or 0.0)
             share = share_of(tree, project) / self.sharers[project]
             entitled = max(share * self.slots, LEAST)
             self.ahead_s[owner] = before_s + charge_of(self.state, record, rule) / entitled

@@ -117,19 +117,24 @@ PUTS: dict[type, tuple[tables.Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
 }
 """Row of each effect that lasts as one; the first of a key makes the row, later ones change it."""
 
-DROPS: dict[type, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+DROPS: dict[type, tuple[tables.Table[Any], str, Callable[[Any], tuple[Any, ...]]]] = {
     effects.DropOrders: (
-        "DELETE FROM outbox WHERE cluster = ? AND seq <= ?",
+        tables.OUTBOX,
+        "cluster = ? AND seq <= ?",
         lambda e: (e.cluster, e.through_seq),
     ),
-    effects.DropHistory: ("DELETE FROM history WHERE key = ?", lambda e: (e.key,)),
-    effects.DropPromises: ("DELETE FROM promises WHERE job = ?", lambda e: (e.job,)),
-    effects.DropStartError: ("DELETE FROM start_errors WHERE number = ?", lambda e: (e.number,)),
+    effects.DropHistory: (tables.HISTORY, "key = ?", lambda e: (e.key,)),
+    effects.DropPromises: (tables.PROMISES, "job = ?", lambda e: (e.job,)),
+    effects.DropStartError: (tables.START_ERRORS, "number = ?", lambda e: (e.number,)),
 }
-"""Statement of each effect that removes rows."""
+"""Table of each effect that removes rows, and which."""
 
-LASTING = frozenset({*PUTS, *DROPS, effects.AddUsage})
-"""Effects that are written; the others are not."""
+LASTING: dict[type, str] = {
+    effects.AddUsage: tables.USAGE_DAYS.name,
+    **{kind: table.name for kind, (table, _) in PUTS.items()},
+    **{kind: table.name for kind, (table, *_) in DROPS.items()},
+}
+"""Effects that are written, by their tables; the others are not."""
 
 
 def job_row(record: JobRecord) -> tuple[Any, ...]:
@@ -141,8 +146,8 @@ def job_row(record: JobRecord) -> tuple[Any, ...]:
 def carry_out(connection: sqlite3.Connection, kind: type, found: Iterable[Any]) -> None:
     """Write effects of one kind of `LASTING`."""
     if kind in DROPS:
-        statement, values = DROPS[kind]
-        connection.executemany(statement, map(values, found))
+        table, which, values = DROPS[kind]
+        connection.executemany(f"DELETE FROM {table.name} WHERE {which}", map(values, found))
         return
     if kind is effects.AddUsage:
         rows = (_used(connection, effect) for effect in found)

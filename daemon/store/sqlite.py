@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from coalloc.core.base.effects import Effect, SaveJob, SavePlan
+from coalloc.core.base.effects import Effect, SaveJob, SaveMeta, SavePlan
 from coalloc.core.base.projects import DAY_S
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.backup import write_copy
@@ -41,15 +41,16 @@ class Store(Database):
         self._keep_plans = keep_plans
 
     def commit(self, effects: Iterable[Effect]) -> bool:
-        """Write the lasting ones among the effects, all or none, in order; on disk on return.
+        """Write the lasting ones among the effects, all or none; on disk on return.
 
-        Returns whether there was something to write. After an error the store stays usable.
+        Those of a table are written together, in their order. Returns whether there was something
+        to write. After an error the store stays usable.
         """
-        kept: dict[str | int, Effect] = {}
+        kept: dict[Hashable, Effect] = {}
         for number, effect in enumerate(effects):
-            if type(effect) in LASTING:  # of each job its last record, in place of its first
-                kept[effect.record.id if isinstance(effect, SaveJob) else number] = effect
-        lasting = [*kept.values()]
+            if type(effect) in LASTING:  # of each job or key its last value, in place of its first
+                kept[_key_of(effect, number)] = effect
+        lasting = sorted(kept.values(), key=lambda effect: LASTING[type(effect)])
         if not lasting:
             return False
         with self.errors_translated(), self.transaction() as connection:
@@ -216,3 +217,10 @@ class Store(Database):
             raise error_of(code, f"{path}: {error}") from error
         except OSError as error:
             raise error_of(error.errno or errno.EIO, str(path)) from error
+
+
+def _key_of(effect: Effect, number: int) -> Hashable:
+    """The key under which an effect replaces one before it; its own number: none."""
+    if isinstance(effect, SaveJob):
+        return effect.record.id
+    return (effect.key,) if isinstance(effect, SaveMeta) else number

@@ -63,6 +63,8 @@ PLAIN = BatchOptions()
 
 def check_options(options: BatchOptions, where: str = "batch") -> None:
     """Refuse what is no value of an option of a command. Raises `InputError`."""
+    if options is PLAIN:
+        return
     for name, value in (*options.given(), *(("passed", each) for each in options.passed)):
         if len(value) > LONGEST:
             raise InputError(f"{where}.{name}", f"is longer than {LONGEST} characters")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -94,7 +95,7 @@ def filled(
     *,
     runs: tuple[SizedRun, ...] = (),
     defaults: tuple[JobMatchConfig, ...] = (SITE,),
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, Any], Mapping[str, str]]:
     return completed(
         {"kind": "moldable", "min_procs": 1, "max_procs": 8, **fields},
         UserProgram(user="ann", command="solver"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.base.effects import RoundFinished, Solve, Wake
+from coalloc.core.base.effects import RoundFinished, SavePlan, Solve, Wake
 from coalloc.core.base.events import (
     Disconnected,
     IncumbentFound,
@@ -161,6 +161,7 @@ def test_what_a_long_plan_tells_of_those_that_wait_is_kept_in_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rounds, "LONG", 3)
+    monkeypatch.setattr(rounds, "TOLD", 3)
     site = Site(solving=False)
     for _ in range(9):
         site.submit()
@@ -173,13 +174,15 @@ def test_what_a_long_plan_tells_of_those_that_wait_is_kept_in_steps(
     plan = replace(later, placements=tuple(ends))
     effects = site.do(Solved(round=asked.round, plan=plan, solve_s=0.0))
     site.ask(RoundNow(), operator=True)
-    told = []
+    told, steps = [], []
     while not site.pending_solves:
+        steps.append(any(isinstance(effect, SavePlan) for effect in effects))
         told.append(len(site.state.findings.outlook))
         assert Wake(at=site.now) in effects, "the next step is asked for"
         assert len(site.state.learning.promises) == told[-1]
         effects = site.do(Ticked())
-    assert told == [0, 3, 6, 8]
+    assert told == [0, 0, 3, 6, 8]
+    assert steps == [False, True, False, False, False], "its text is written in a step of its own"
 
 
 def test_an_operator_may_pause_resume_and_ask_for_rounds() -> None:

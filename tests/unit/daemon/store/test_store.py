@@ -93,7 +93,8 @@ def test_everything_is_there_after_a_restart(path: Path) -> None:
 def test_effects_that_do_not_last_are_not_written(path: Path) -> None:
     store = Store(path)
     assert not store.commit([Wake(at=1.0), LogLine(event="round_finished", fields={})])
-    assert store.commit([Wake(at=1.0), SaveMeta(key="paused", value="1")])
+    values = [SaveMeta(key="paused", value=value) for value in ("0", "1")]
+    assert store.commit([Wake(at=1.0), *values])
     assert {row.key: row[1] for row in store.rows(tables.META)} == {"paused": "1"}
     store.close()
 

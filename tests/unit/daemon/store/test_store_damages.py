@@ -178,4 +178,4 @@ def test_every_effect_of_a_row_fits_its_table(tmp_path: Path) -> None:
             columns = {row[1] for row in raw.execute(f"PRAGMA table_info({table.name})")}
             asked = table.select.removeprefix("SELECT ").split(" FROM ")[0].split(", ")
             assert columns == set(asked)
-    assert set(PUTS) < LASTING
+    assert set(PUTS) < set(LASTING)
