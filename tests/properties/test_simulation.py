@@ -56,7 +56,7 @@ FOUND = {
     "throttles-of-waiting-members-only": 17,
     "after-before-the-start": 24,
     "orders-of-the-former-carried-out-by-the-next": 76,
-    "written-before-carried-out": 30_045,
+    "written-before-carried-out": 30_044,
     "lease-ignored": 18,
     "failures-cost-the-rest-of-a-turn": 7_100_010,
     "failed-claims-not-given-up": 7_100_004,
