@@ -15,8 +15,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coalloc.policies.bounds.columns import Columns, make_columns
-from coalloc.policies.bounds.exclusion import Sets, best_weights, heaviest_clique, links_exclude
+from coalloc.policies.bounds.columns import WHOLE, Columns, make_columns
+from coalloc.policies.bounds.exclusion import (
+    Sets,
+    best_weights,
+    heaviest,
+    heaviest_by_width,
+    heaviest_clique,
+    links_exclude,
+)
 from coalloc.policies.bounds.rows import (
     BoundRow,
     Domain,
@@ -79,6 +86,10 @@ MANY, VERY_MANY = 400, 2000
 """Items from which ``full`` goes less far, and no further than ``quick``."""
 PAIRED = 400
 """Items that are compared in pairs: the widest."""
+SEARCHES, CLUSTER_SEARCHES = 50, 100
+"""Searches for a heaviest set of items that can run together, anywhere and on each cluster."""
+WIDE = 1_000_000
+"""Items times slots up to which the latter are."""
 
 
 def effort_for(name: str, items: int) -> Effort:
@@ -224,10 +235,17 @@ def sides(case: BoundCase, stop: Stop) -> tuple[list[BoundRow], list[BoundRow], 
     return slots, others, excluded
 
 
-def sets_row(
-    case: BoundCase, excluded: Excluded, searches: int, known: float, stop: Stop
-) -> list[BoundRow]:
-    """The widest items, with weights made for them: see `coalloc.policies.bounds.exclusion`."""
+def sets_rows(case: BoundCase, excluded: Excluded, known: float, stop: Stop) -> list[BoundRow]:
+    """Weights made for the items at hand: see `coalloc.policies.bounds.exclusion`.
+
+    They are sought as long as they may prove more than is known, seconds from now.
+    """
+    rows = _sets_row(case, excluded, known, stop)
+    return rows + _cluster_sets_row(case, known, stop) if case.effort.thorough else rows
+
+
+def _sets_row(case: BoundCase, excluded: Excluded, known: float, stop: Stop) -> list[BoundRow]:
+    """The widest items."""
     columns, supply = case.columns, case.supply
     procs = columns.best(columns.procs.astype(np.float64))[excluded.among]
     chosen = np.argsort(-procs, kind="stable")[: case.effort.together]
@@ -245,13 +263,43 @@ def sets_row(
     pairs = excluded.pairs[np.ix_(chosen, chosen)]
     clique = np.zeros(chosen.size)
     clique[heaviest_clique(pairs, seconds, case.effort.seeds)] = 1.0
-    sets = Sets(seconds=seconds, need=np.stack(need, axis=1), excluded=pairs)
-    starts = [procs[chosen], clique] if clique.any() else [procs[chosen]]
-    _, weight = best_weights(sets, starts, searches, known, stop)
+    sets = Sets(need=np.stack(need, axis=1), excluded=pairs)
+    starts = [start * seconds for start in (procs[chosen], clique) if start.any()]
+    _, value = best_weights(
+        seconds[None], lambda _, price: heaviest(sets, price), starts, SEARCHES, known, stop
+    )
     of_item = np.zeros(len(case.planner.items))
-    of_item[case.items[among]] = weight
+    of_item[case.items[among]] = value / seconds
     amount = of_item[columns.item] * columns.seconds
     return [BoundRow(family="sets", amount=amount, supply=np.ones(supply.time.size))]
+
+
+def _cluster_sets_row(case: BoundCase, known: float, stop: Stop) -> list[BoundRow]:
+    """All items, weighed for sets that fit on a cluster; none where one may be split or molded."""
+    columns, supply = case.columns, case.supply
+    free = supply.by_band(supply.slots).astype(np.int64)  # T x B x K
+    slots = free.max(axis=0)
+    counts = columns.procs.astype(np.float64)
+    procs = columns.best(counts).astype(np.int64)
+    molded = (procs != -columns.best(-counts)).any()
+    if (columns.shape != WHOLE).any() or molded or procs.size * slots[-1].sum() > WIDE:
+        return []
+    fits = slots[columns.band] >= columns.procs[:, None]
+    seconds = columns.best(np.where(fits, columns.seconds[:, None], np.inf).T)  # K x N
+    if not (seconds > 0.0).all():
+        return []
+
+    def heaviest_set(k: int, weight: Floats) -> tuple[Ints, float]:
+        top, members = heaviest_by_width(procs, weight, int(slots[-1, k]))
+        return members, float(top[-1])
+
+    _, value = best_weights(seconds, heaviest_set, [], CLUSTER_SEARCHES, known, stop)
+    taken = np.zeros(supply.time.size)
+    for k in range(slots.shape[1]):
+        taken += heaviest_by_width(procs, value / seconds[k], int(slots[-1, k]))[0][free[:, -1, k]]
+    of_item = np.zeros(len(case.planner.items))
+    of_item[case.items] = value
+    return [BoundRow(family="cluster_sets", amount=of_item[columns.item], supply=taken)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,13 @@ link admits 0..w or n - w..n processes; the upper part stands on one cluster at 
 
 What is tested of a set is less than what a plan must keep: the slots in all, the least loads on all
 links together, and exclusion pair by pair. So the weights hold for every plan. Prices are sought
-against a pool of configurations; the heaviest set under them, found by depth first search, joins
-the pool and scales the prices to valid weights. Where that search does not end in its limit of
+by a linear program; the heaviest set under them, found by depth first search, becomes a cut of it
+and scales the prices to valid weights. Where that search does not end in its limit of
 nodes, what is left of it gives a weight that no set passes.
+
+Where every item stays whole on one of several clusters, an item of v has the weight v / seconds on
+each, and v are sought by the heaviest sets of widths on each of them, knapsacks. Shares of an item
+on several clusters cannot be told from the whole item on one.
 
 References
 ----------
@@ -38,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coalloc.policies.bounds.columns import low_sides
-from coalloc.policies.bounds.prices import Game
+from coalloc.policies.bounds.lp import LinearProgram
 from coalloc.policies.bounds.supply import Flags, Floats, Ints
 
 
@@ -155,58 +159,81 @@ def _beside(n: Ints, gbps: Floats, room: Ints, slots: Ints, link: Floats) -> tup
 
 NODES = 4000
 """Of one search for the heaviest set."""
-ENOUGH = 1e-3
+ENOUGH = 1e-4
 """The search for weights ends where they could be better by less than this share."""
-GAME = 80
-"""Rounds of the game against the pool between two searches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sets:
     """Sets of n items that can run together."""
 
-    seconds: Floats
-    """Run time, positive."""
     need: Floats
     """Shares of all there is of D things, that each item takes."""
     excluded: Flags
 
 
 def best_weights(
-    sets: Sets, first: list[Floats], rounds: int, known: float, stop: Callable[[], bool]
+    seconds: Floats,
+    heaviest_set: Callable[[int, Floats], tuple[Ints, float]],
+    first: list[Floats],
+    rounds: int,
+    known: float,
+    stop: Callable[[], bool],
 ) -> tuple[float, Floats]:
-    """Seek weights of the items with a large sum of weight times seconds; the sum, and the weights.
+    """Seek v of the N items with a large sum, by the sets that can run together on K places.
 
-    No set that can run together weighs more than 1. The search starts from the weights in `first`,
-    none of them all 0, looks for a heaviest set `rounds` times, and ends once no weights reach more
-    than the seconds known.
+    Item j weighs v_j / `seconds` (K x N; infinite where it cannot run) on a place. Of weights
+    there, `heaviest_set` gives a heavy set, and what no set passes; this comes to 1 over all places
+    for the v that are returned behind their sum. The search starts from the v in `first`, none of
+    them all 0, looks for heavy sets `rounds` times, and ends once no v reach more than the seconds
+    known.
     """
-    size = sets.seconds.size
-    pool = [np.array([j]) for j in range(size)]
+    (count, size), least = seconds.shape, seconds.min(axis=0)
+    program = LinearProgram(np.append(-least, np.zeros(count)), np.zeros(size + count), np.inf)
+    program.add(np.zeros(count, dtype=np.int64), np.arange(size, size + count), 1.0)
+    program.close(1, 1.0, 1.0)
+
+    def cut(k: int, members: Ints) -> None:
+        weights = least[members] / seconds[k, members]
+        program.cut(np.append(members, size + k), np.append(weights, -1.0), 0.0)
+
+    for k, n in np.argwhere(np.isfinite(seconds)).tolist():
+        cut(k, np.array([n]))
     best, chosen, hope = 0.0, np.zeros(size), np.inf
     for number in range(rounds):
-        price = first[number] if number < len(first) else np.zeros(0)
-        if not price.size:
-            price, hope = _against(pool, sets.seconds)
+        if number < len(first):
+            value = first[number]
+        elif (solved := program.solve()) is None:
+            break
+        else:
+            hope, value = -solved[0], np.maximum(solved[1][:size], 0.0) * least
         if hope <= max(best, known) * (1.0 + ENOUGH) or (number and stop()):
             break
-        members, most = heaviest(sets, price)
-        value = float(price @ sets.seconds) / most
-        if value > best:
-            best, chosen = value, price / most
-        pool.append(members)
+        most = 0.0
+        for k in range(count):
+            members, weight = heaviest_set(k, value / seconds[k])
+            cut(k, members)
+            most += weight
+        if value.sum() > best * most:
+            best, chosen = float(value.sum() / most), value / most
     return best, chosen
 
 
-def _against(pool: list[Ints], seconds: Floats) -> tuple[Floats, float]:
-    """Prices, of sum 1 with the seconds, under which no set of the pool is heavy; and the value."""
-    member = np.zeros((seconds.size, len(pool)))
-    for c, members in enumerate(pool):
-        member[members, c] = 1.0
-    game = Game(-member / seconds[:, None], np.zeros(1, dtype=np.int64))
-    for number in range(GAME):
-        game.step(number)
-    return game.average / seconds, float(1.0 / max(-game.upper, 1e-300))
+def heaviest_by_width(procs: Ints, weight: Floats, slots: int) -> tuple[Floats, Ints]:
+    """Weights of the heaviest sets on 0, 1 ... slots, and the members of the last one."""
+    top, some = np.zeros(slots + 1), np.flatnonzero((weight > 0.0) & (procs <= slots))
+    taken = np.zeros((some.size, slots + 1), dtype=np.bool_)
+    for place, n in enumerate(some.tolist()):
+        width = int(procs[n])
+        with_it = top[: slots + 1 - width] + weight[n]
+        taken[place, width:] = with_it > top[width:]
+        top[width:] = np.maximum(top[width:], with_it)
+    members, left = list[int](), slots
+    for place in range(some.size - 1, -1, -1):
+        if taken[place, left]:
+            members.append(int(some[place]))
+            left -= int(procs[some[place]])
+    return top, np.array(members, dtype=np.int64)
 
 
 def heaviest(sets: Sets, price: Floats, nodes: int = NODES) -> tuple[Ints, float]:

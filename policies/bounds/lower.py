@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from coalloc.policies.base import never
-from coalloc.policies.bounds.case import BoundCase, Stop, read_case, sets_row, sides
+from coalloc.policies.bounds.case import BoundCase, Stop, read_case, sets_rows, sides
 from coalloc.policies.bounds.measure import measure_of, raised
 from coalloc.policies.bounds.prices import best_prices, loads
 from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral, integral_at, reached, stack
@@ -89,8 +89,6 @@ def lower_bound(
     return Bound(value=max(parts.values(), default=0.0), parts=parts)
 
 
-SEARCHES = 50
-"""Searches for a heaviest set of items that can run together."""
 SURVEY = 64
 """Rounds after which the mix by areas says which other rows matter."""
 WINDOWS = 6
@@ -107,7 +105,7 @@ def makespan_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
         _add(parts, "levels", case, slots, stop)
     single = windows(case, stack(others, case.columns, case.supply))
     known = max([*parts.values(), *single.tolist()])
-    sets = sets_row(case, excluded, SEARCHES, known, stop)
+    sets = sets_rows(case, excluded, known, stop)
     _add(parts, "together", case, slots + others + sets, stop)
     return parts
 
@@ -164,10 +162,6 @@ def together(case: BoundCase, rows: BoundRows, values: Floats, known: float, sto
     return value if np.isfinite(value) else 0.0
 
 
-FEW_SEARCHES = 12
-"""The same for the completion: the weights are made for the makespan, so more do not pay."""
-
-
 def completion_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
     """Each bound on the weighted completion by name, weighted seconds."""
     weight = weights(case)
@@ -175,8 +169,9 @@ def completion_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
     if not case.items.size:
         return parts
     slots, others, excluded = sides(case, stop)
-    side = slots + others + sets_row(case, excluded, FEW_SEARCHES, 0.0, stop)
+    side = slots + others
     side.append(mixed(case, stack(side, case.columns, case.supply), stop))
+    side += sets_rows(case, excluded, 0.0, stop)
     for row in side:
         if stop():
             break

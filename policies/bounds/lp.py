@@ -5,6 +5,8 @@ One thread: the same program gives the same bound.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import highspy
 import numpy as np
 
@@ -34,8 +36,22 @@ class LinearProgram:
         self._limits.append((np.broadcast_to(low, (size,)), np.broadcast_to(high, (size,))))
         self._closed += size
 
+    def cut(self, col: Ints, value: Floats, high: float) -> None:
+        """Add a row to what is solved next, which begins with the last solution."""
+        self._solver.addRow(-highspy.kHighsInf, high, col.size, col.astype(np.int32), value)
+
     def solve(self) -> tuple[float, Floats] | None:
         """Return the least cost and an x that has it; None where HiGHS does not say optimal."""
+        solver = self._solver
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        columns = np.array(solver.getSolution().col_value)
+        return float(solver.getInfo().objective_function_value), columns
+
+    @cached_property
+    def _solver(self) -> highspy.Highs:
+        """The solver that has the program."""
         row, col, value = (np.concatenate(part) for part in zip(*self._entries, strict=True))
         low, high = (np.concatenate(part) for part in zip(*self._limits, strict=True))
         order = np.lexsort((row, col))
@@ -52,8 +68,4 @@ class LinearProgram:
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
         solver.passModel(lp)
-        solver.run()
-        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return None
-        columns = np.array(solver.getSolution().col_value)
-        return float(solver.getInfo().objective_function_value), columns
+        return solver

@@ -104,7 +104,8 @@ class BinAnnealing:
     ) -> None:
         problem, rows = lister.problem, lister.rows
         self.lister, self.bins, self.settled = lister, bins, settled
-        self.items = items = lister.items
+        procs = problem.mode_procs[problem.mode_first[lister.items]]
+        self.items = items = lister.items[np.argsort(procs, kind="stable")]
         self.measure, self.now = measure_of(lister.planner), float(rows.time[0])
         mode = problem.mode_first[items]
         power = np.array([problem.class_power[classes[0]] for classes in bins])
@@ -118,6 +119,7 @@ class BinAnnealing:
         n = items.size
         self.case = Bins(
             procs=procs,
+            fitting=np.searchsorted(procs, np.arange(int(slots.max()) + 1), side="right"),
             seconds=seconds,
             slots=slots,
             now=free[0].copy(),
@@ -128,7 +130,7 @@ class BinAnnealing:
         )
         self.orders = self._as_in(best)
         self.best = copy_of(self.orders)
-        self.desk = room_for(BinDesk, N=n, K=len(bins), R=n + ends.size)
+        self.desk = room_for(BinDesk, N=n, F=n + 1, W=-(-n // 64), K=len(bins), R=n + ends.size)
         self.state = make_annealing(seed)
         self.left, self.cycle, self.length = 0, 0, FIRST_CYCLE
         self.failed = self.since = 0
@@ -216,7 +218,7 @@ class BinAnnealing:
             yields=np.repeat([[1], [0]], n, axis=1),
         )
         of_class = {c: k for k, classes in enumerate(self.bins) for c in classes}
-        for n in np.argsort(best.start[self.items], kind="stable").tolist():
+        for n in np.lexsort((self.items, best.start[self.items])).tolist():
             k = of_class[int(best.use_class[best.use_first[self.items[n]]])]
             orders.order[k, orders.jobs[k]] = n
             orders.jobs[k] += 1

@@ -14,7 +14,9 @@ Notes
 -----
 A move puts a job elsewhere in its bin, into another bin, or into the place of a job of about its
 area, or changes whether it yields. Only the one or two bins that it changes are listed anew. What
-was left idle before the given end tells early that the cost will pass the limit.
+was left idle before the given end tells early that the cost will pass the limit. Jobs are numbered
+by width, and sets of them and of their places in an order are bits of words: the first that fits
+and the widest are found without a look at the others.
 
 Where no job yields, an order by the starts of any plan gives one in which none starts later, so the
 best plan is among those listed.
@@ -23,7 +25,9 @@ best plan is among those listed.
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from numba.cpython.unsafe import numbers
 
 from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer, shift
 from coalloc.policies.kernel.jit import helper
@@ -34,15 +38,21 @@ END, TOLERANCE, PRICE = 0, 1, 2
 HERE, THERE, LISTED = 0, 1, 2
 TIGHT, FITS = 0, 1
 LATE, COST = 0, 1
+LOG, LAST = 6, 63
+"""Of the 64 bits of a word: the logarithm of their number, and the last one."""
 ALL = -1
 """As HERE: every bin has changed."""
+
+leading_zeros: Any = numbers.leading_zeros
+trailing_zeros: Any = numbers.trailing_zeros
 
 
 @record
 class Bins(NamedTuple):
     """The case: N jobs to be placed, K bins, R entries of work that runs at first."""
 
-    procs: Ints  # N
+    procs: Ints  # N, rising
+    fitting: Ints  # how many of the jobs are at most so wide, up to the widest bin
     seconds: Floats  # N x K; inf: may not be there
     slots: Ints  # K
     now: Ints  # K, free at first
@@ -68,7 +78,11 @@ class BinDesk(NamedTuple):
     start: Annotated[Floats, "N"]
     end: Annotated[Floats, "R"]
     held: Annotated[Ints, "R"]
-    follows: Annotated[Ints, "N"]
+    place: Annotated[Ints, "N"]  # of each job in the order of the bin
+    fits: Annotated[Ints, "W", "F"]  # places of the jobs before each, which are as narrow
+    stops: Annotated[Ints, "W"]  # places of jobs that do not yield where they are TIGHT
+    waits: Annotated[Ints, "W"]  # places of jobs that wait
+    waiting: Annotated[Ints, "W"]  # jobs that wait
     before: Annotated[Ints, 2, "N"]  # orders of the bins HERE and THERE before the move
     value: Annotated[Floats, 2, "K"]  # LATE, the excess; COST
     known: Annotated[Floats, 2, "K"]
@@ -102,19 +116,62 @@ def start(bins: Bins, desk: BinDesk, k: int, item: int, t: float, running: int) 
 
 
 @helper(inline=True)
-def before_widest(
-    bins: Bins, orders: BinOrders, desk: BinDesk, k: int, before: int, x: int, free: int
-) -> int:
-    """The place before that of the widest job that fits, from place x on, where none stops it."""
-    chosen, most, size = before, bins.procs[orders.order[k, x]], orders.jobs[k]
-    before, x = x, desk.follows[x]
-    while x < size and most < free:
-        item = orders.order[k, x]
-        if most < bins.procs[item] <= free:
-            chosen, most = before, bins.procs[item]
-        elif bins.procs[item] > free and orders.yields[TIGHT, item] == 0:
-            break
-        before, x = x, desk.follows[x]
+def lay_out(bins: Bins, orders: BinOrders, desk: BinDesk, k: int) -> float:
+    """Note where the jobs of a bin are in its order; the work of all."""
+    order, size, work = orders.order, orders.jobs[k], 0.0
+    words = (size + LAST) >> LOG
+    for item in range(bins.procs.size):
+        desk.place[item] = -1
+    for w in range(desk.waiting.size):
+        desk.waiting[w] = desk.stops[w] = 0
+    for x in range(size):
+        item = order[k, x]
+        desk.place[item] = x
+        desk.waiting[item >> LOG] |= 1 << (item & LAST)
+        if orders.yields[TIGHT, item] == 0:
+            desk.stops[x >> LOG] |= 1 << (x & LAST)
+        work += bins.procs[item] * bins.seconds[item, k]
+    for w in range(words):
+        narrower = 0
+        for item in range(bins.procs.size):
+            desk.fits[w, item] = narrower
+            x = desk.place[item] - (w << LOG)
+            if 0 <= x <= LAST:
+                narrower |= 1 << x
+        desk.fits[w, bins.procs.size] = desk.waits[w] = narrower
+    return float(work)
+
+
+@helper(inline=True)
+def first_that_fits(desk: BinDesk, words: int, fitting: int) -> tuple[int, int]:
+    """The first place whose job fits, -1 if none may start; and that of the first which stops."""
+    found = -1
+    for w in range(words):
+        fits, waits = desk.fits[w, fitting], desk.waits[w]
+        stops = waits & desk.stops[w] & ~fits
+        fits &= waits & ((stops & -stops) - 1)
+        if found < 0 and fits != 0:
+            found = (w << LOG) + trailing_zeros(fits)
+        if stops != 0:
+            return found, (w << LOG) + trailing_zeros(stops)
+    return found, words << LOG
+
+
+@helper(inline=True)
+def widest(bins: Bins, desk: BinDesk, fitting: int, size: int) -> int:
+    """Place of the widest job of those that fit and wait before a place: the first of them."""
+    chosen, most = size, 0
+    some = (2 << ((fitting - 1) & LAST)) - 1
+    for w in range((fitting - 1) >> LOG, -1, -1):
+        some &= desk.waiting[w]
+        while some != 0:
+            item = (w << LOG) + LAST - leading_zeros(some)
+            if bins.procs[item] < most:
+                return chosen
+            if desk.place[item] < chosen:
+                chosen, most = desk.place[item], bins.procs[item]
+            some ^= 1 << (item & LAST)
+        some = -1
     return chosen
 
 
@@ -132,44 +189,31 @@ def idle_cost(aim: Floats, free: int, t: float, upcoming: float) -> tuple[float,
 @helper()
 def list_bin(bins: Bins, orders: BinOrders, desk: BinDesk, k: int, most: float) -> float:
     """List the jobs of a bin; their cost, or any value above `most` where it is above that."""
-    order, follows, procs = orders.order, desk.follows, bins.procs
-    size, limit = orders.jobs[k], bins.aim[END]
-    running = 0
+    order, procs, size, limit = orders.order, bins.procs, orders.jobs[k], bins.aim[END]
+    running, words = 0, (size + LAST) >> LOG
+    least = lay_out(bins, orders, desk, k) - bins.slots[k] * limit  # of the excess
     for r in range(bins.first[k], bins.first[k + 1]):
         desk.end[running], desk.held[running] = bins.end[r], bins.held[r]
+        least += bins.held[r] * min(bins.end[r], limit)
         running += 1
-    free, left, head, t, excess, price = bins.now[k], size, 0, 0.0, 0.0, 0.0
-    least = -bins.slots[k] * limit  # of the excess, by area and what was idle
-    for r in range(running):
-        least += desk.held[r] * min(desk.end[r], limit)
-    for x in range(size):
-        follows[x] = x + 1
-        least += procs[order[k, x]] * bins.seconds[order[k, x], k]
+    free, left, t, excess, price = bins.now[k], size, 0.0, 0.0, 0.0
     while True:
-        before, x = -1, head
-        while x < size and free > 0:
-            item, last = order[k, x], before
-            if procs[item] > free:
-                if orders.yields[TIGHT, item] == 0:
-                    break
-                before, x = x, follows[x]
-                continue
-            if orders.yields[FITS, item] > 0 and running > 0:
-                last = before_widest(bins, orders, desk, k, before, x, free)
-            y = x if last == before else follows[last]
-            item = order[k, y]
+        while free > 0:
+            fitting = bins.fitting[free]
+            x, stop = first_that_fits(desk, words, fitting)
+            if x < 0:
+                break
+            if orders.yields[FITS, order[k, x]] > 0 and running > 0:
+                x = widest(bins, desk, fitting, stop)
+            item = order[k, x]
+            desk.waits[x >> LOG] ^= 1 << (x & LAST)
+            desk.waiting[item >> LOG] ^= 1 << (item & LAST)
             end = start(bins, desk, k, item, t, running)
             running += 1
             free -= procs[item]
             left -= 1
             if end > limit + bins.aim[TOLERANCE]:
                 excess += procs[item] * (end - limit)
-            if last < 0:
-                head = follows[y]
-            else:
-                follows[last] = follows[y]
-            if y == x:
-                x = follows[y]
         if running == 0 or (left == 0 and t >= limit) or max(excess, least) + price > most:
             break
         upcoming = desk.end[running - 1]

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from coalloc.policies.bounds.exclusion import (
     Sets,
     best_weights,
     heaviest,
+    heaviest_by_width,
     heaviest_clique,
     links_exclude,
 )
@@ -195,6 +196,36 @@ def test_wider_links_and_more_nodes_never_raise_the_bound(seed: int) -> None:
     assert bound(double).value >= found * (1.0 - 1e-2)
 
 
+@pytest.mark.parametrize(
+    ("power", "value"),
+    [
+        (1.0, 50 / 3),  # 10 s of b for the widest, meanwhile a third of the others on a
+        (0.5, 25.0),  # 20 s, and two thirds of them
+    ],
+)
+def test_sets_on_clusters_of_unequal_width_tell_more_than_all_slots(
+    power: float, value: float
+) -> None:
+    clusters = [cluster("a", 4), cluster("b", 6, power=power)]
+    queue = [rigid(n, procs, 10.0 + 1e-7) for n, procs in enumerate([5, 3, 3, 3])]  # no measure
+    found = bound(case(clusters, queue), **SINGLE)
+    assert found.parts["cluster_sets"] == pytest.approx(value, rel=1e-6)
+    assert found.value > max(found.parts[name] for name in ("levels", "clusters")) * 1.01
+    assert "cluster_sets" not in bound(case(clusters, queue)).parts
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_heaviest_set_for_every_number_of_slots(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    procs, weight = rng.integers(1, 12, 8), rng.integers(0, 6, 8).astype(np.float64)
+    top, members = heaviest_by_width(procs, weight, 20)
+    some = np.array(list(product([0, 1], repeat=8)))
+    for slots in range(21):
+        assert top[slots] == (some @ weight)[some @ procs <= slots].max()
+    assert procs[members].sum() <= 20
+    assert weight[members].sum() == top[20]
+
+
 def test_a_threshold_lets_links_carry_more() -> None:
     clusters = [cluster("a", 4, 1.0), cluster("b", 4, 1.0)]
     strict = bound(case(clusters, list(_wide(4)))).value
@@ -262,14 +293,20 @@ def _ways(procs: int, gbps: float, slots: Any, links: Any) -> list[tuple[Any, An
 def _random_sets(rng: np.random.Generator, size: int) -> Sets:
     pairs = np.triu(rng.random((size, size)) < 0.2, 1)
     return Sets(
-        seconds=rng.integers(1, 10, size).astype(np.float64),
         need=rng.uniform(0.05, 0.7, (size, 2)),
         excluded=pairs | pairs.T,
     )
 
 
+def _best(sets: Sets, seconds: Any, first: Any) -> tuple[float, Any]:
+    def found(_: int, weight: Any) -> tuple[Any, float]:
+        return heaviest(sets, weight)
+
+    return best_weights(seconds[None], found, [first], 60, 0.0, lambda: False)
+
+
 def _run_together(sets: Sets) -> list[list[int]]:
-    size = sets.seconds.size
+    size = sets.need.shape[0]
     found = []
     for mask in range(1, 1 << size):
         members = [j for j in range(size) if mask >> j & 1]
@@ -283,10 +320,12 @@ def _run_together(sets: Sets) -> list[list[int]]:
 def test_no_set_that_can_run_together_outweighs_one(seed: int) -> None:
     sets = _random_sets(np.random.default_rng(seed), 9)
     together = _run_together(sets)
-    value, weight = best_weights(sets, [sets.need[:, 0]], 60, 0.0, lambda: False)
-    assert value == pytest.approx(weight @ sets.seconds)
-    assert max(weight[members].sum() for members in together) <= 1.0 + 1e-9
-    assert value >= sets.seconds @ sets.need[:, 0]
+    seconds = np.random.default_rng(seed + 90).integers(1, 10, 9).astype(np.float64)
+    value, worth = _best(sets, seconds, sets.need[:, 0] * seconds)
+    assert value == pytest.approx(worth.sum())
+    most = max((worth / seconds)[members].sum() for members in together)
+    assert most == pytest.approx(1.0)
+    assert value >= seconds @ sets.need[:, 0]
     price = np.random.default_rng(seed + 50).random(9)
     members, most = heaviest(sets, price)
     assert sorted(members.tolist()) in together
@@ -296,12 +335,8 @@ def test_no_set_that_can_run_together_outweighs_one(seed: int) -> None:
 
 
 def test_items_of_which_only_two_fit_at_once_take_half_as_long_again() -> None:
-    sets = Sets(
-        seconds=np.full(3, 10.0),
-        need=np.full((3, 1), 0.4),
-        excluded=np.zeros((3, 3), dtype=np.bool_),
-    )
-    value, _ = best_weights(sets, [np.ones(3)], 20, 0.0, lambda: False)
+    sets = Sets(need=np.full((3, 1), 0.4), excluded=np.zeros((3, 3), dtype=np.bool_))
+    value, _ = _best(sets, np.full(3, 10.0), np.full(3, 10.0))
     assert value == pytest.approx(15.0)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from coalloc.model.snapshot import Snapshot
@@ -103,11 +104,12 @@ def test_a_job_that_fits_yields_to_the_widest_behind_it(
     listed = lister(case([cluster("a", 10)], queue))
     first = listed.planner.decode(range(4), "insert")
     search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
-    search.orders.order[0] = range(4)
-    search.orders.yields[:] = tight, fits
+    jobs = np.argsort(search.items)  # they are kept by width
+    search.orders.order[0] = jobs
+    search.orders.yields[:, jobs] = tight, fits
     search.desk.counters[HERE] = ALL
     anneal(BinSearch(search.case, search.orders, search.best, search.desk), search.state, 0, True)
-    assert search.desk.start.tolist() == starts
+    assert search.desk.start[jobs].tolist() == starts
 
 
 @pytest.mark.parametrize(
@@ -127,12 +129,54 @@ def test_idle_slots_cost_the_more_the_earlier(
     listed = lister(case([cluster("a", 10)], queue))
     first = listed.planner.decode(range(3), "insert")
     search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
-    search.orders.order[0] = order
+    search.orders.order[0] = np.argsort(search.items)[order]
     search.case.aim[:] = end, 0.0, 3.0
     search.desk.counters[HERE] = ALL
     records = BinSearch(search.case, search.orders, search.best, search.desk)
     assert anneal(records, search.state, 0, True) == pytest.approx(cost)
     assert search.desk.value[:, 0].tolist() == pytest.approx([late, cost])
+
+
+def listed_plainly(procs: list[int], seconds: list[float], order: list[int], yields: Any) -> Any:
+    """Starts of jobs on 30 slots, by the words at the top of `kernel.search.bins`."""
+    waiting, running, start, t = list(order), dict[int, float](), {}, 0.0
+    while waiting:
+        free = 30 - sum(procs[n] for n in running)
+        fit = list[int]()
+        for n in waiting:
+            if procs[n] <= free:
+                fit.append(n)
+            elif not yields[0][n]:
+                break
+        if fit:
+            first = fit[0]
+            if yields[1][first] and running:
+                first = max(fit, key=lambda n: procs[n])
+            waiting.remove(first)
+            start[first], running[first] = t, t + seconds[first]
+        else:
+            t = min(running.values())
+            running = {n: end for n, end in running.items() if end > t}
+    return [start[n] for n in range(len(procs))]
+
+
+@pytest.mark.parametrize(("seed", "size"), [(0, 5), (1, 63), (2, 64), (3, 65), (4, 150), (5, 150)])
+def test_masks_list_what_plain_words_say(seed: int, size: int) -> None:
+    rng = random.Random(seed)
+    procs = [rng.randint(1, 30) for _ in range(size)]
+    seconds = [float(rng.randint(1, 9)) for _ in range(size)]
+    queue = [rigid(n, *job) for n, job in enumerate(zip(procs, seconds, strict=True))]
+    listed = lister(case([cluster("a", 30)], queue))
+    first = listed.planner.decode(range(size), "insert")
+    search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
+    order = rng.sample(range(size), size)
+    yields = [[int(rng.random() < share) for _ in range(size)] for share in (0.9, 0.5)]
+    jobs = np.argsort(search.items)
+    search.orders.order[0], search.orders.yields[:, jobs] = jobs[order], yields
+    search.case.aim[0] = 1e9
+    search.desk.counters[HERE] = ALL
+    anneal(BinSearch(search.case, search.orders, search.best, search.desk), search.state, 0, True)
+    assert search.desk.start[jobs].tolist() == listed_plainly(procs, seconds, order, yields)
 
 
 @pytest.mark.parametrize("build", [even, strips])
