@@ -33,6 +33,10 @@ from coalloc.policies.moldable.queue import MoldableQueue
 
 CALL = 16
 """Jobs that count for a call."""
+DOUBT = 1e-4
+"""Of weighted completion, by which prices may be wrong when they tell that a trial is too dear."""
+FREE = Costs(*np.zeros((2, 1)), np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(2), 1e300)
+"""No price at any time."""
 
 
 class Prices:
@@ -70,12 +74,12 @@ class Builder:
         self.rows, self.start, self.end = self._now = _unplaced(n)
         self.work: float = 0
         self.list_work = max(n * n, 100) / 1600.0
-        self.turn_work = self.list_work / 3.0
+        self.turn_work = self.list_work / 15.0 + 0.04
         self._best = _unplaced(n)
         self._profile = PoolProfile(
             np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
         )
-        self._moved, self._turns = Moved.empty(), Turns.empty(rows)
+        self._moved, self._turns = Moved.empty(), Turns.empty(rows, n)
         self._lists = lists_for(n, queue.capacity)
         self._annealing = make_annealing(seed)
 
@@ -115,12 +119,14 @@ class Builder:
         late: float = 2.0,
         *,
         waits: bool = False,
+        prices: Prices | None = None,
     ) -> bool:
         """Change a list a little, so many times; the best schedule is then at hand.
 
         The shares are squeeze and stretch, the heats the temperatures at the begin and end, as
         shares of the weighted completion. Where it `waits`, each job gets its place before any
-        later one, though processors wait for it; nothing is stretched then.
+        later one, though processors wait for it; nothing is stretched then. Trials
+        that would be too dear at the prices are given up then.
         """
         queue, best = self.queue, Listing(order.copy(), wanted.copy())
         self.list(order, wanted, cap, *shares)
@@ -130,20 +136,27 @@ class Builder:
             queue.jobs,
             queue.processors,
             ListRule(*shares, cap, np.inf),
-            Decoding(late * scale, waits),
+            Decoding(
+                late * scale,
+                waits,
+                least_for(queue, shares[0]),
+                np.inf if prices is None else DOUBT * scale,
+            ),
+            FREE if prices is None else prices.costs,
             Listing(order.copy(), wanted.copy()),
             best,
             self._lists,
             self._profile,
             self._turns,
+            self._best,
             self._now,
         )
-        self._turns.known[:] = 0
+        self._turns.forget()
         state = self._begin(*heats, scale, trials)
         state.value[WARMTH] *= state.value[COOLING]  # the list as it is was the first trial
         anneal_list(search, state, trials - 1, True)
         if waits:
-            self._turns.known[:] = 0
+            self._turns.forget()
             self._begin(*heats, scale, trials)
             anneal_list(search._replace(listing=best), state, 0, True)
             self.settle()
@@ -200,6 +213,12 @@ class Builder:
         size = queue.starts.size
         profile.edge[:size], profile.free[:size] = queue.starts, queue.capacity
         profile.rows[0] = size
+
+
+def least_for(queue: MoldableQueue, squeeze: float) -> Ints:
+    """For each allotment, the least of the same job that has such a share of its processors."""
+    job = np.repeat(np.arange(queue.size), np.diff(queue.first)) * (queue.procs.max() + 1)
+    return np.searchsorted(job + queue.procs, job + np.ceil(squeeze * queue.procs))
 
 
 def _unplaced(jobs: int) -> Placed:
