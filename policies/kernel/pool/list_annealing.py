@@ -121,13 +121,14 @@ def load(turns: Turns, c: int, there: Processors, profile: PoolProfile) -> None:
 
 
 @helper(inline=True)
-def save(turns: Turns, c: int, profile: PoolProfile, head: int, totals: tuple[float, float]) -> None:
-    """Remember a place, without the rows before the first that is free."""
+def save(
+    turns: Turns, c: int, profile: PoolProfile, head: int, total: float, makespan: float
+) -> None:
+    """Remember a place, without the rows before `head`."""
     size = profile.rows[0] - head
     for x in range(size):
         turns.edge[c, x], turns.free[c, x] = profile.edge[head + x], profile.free[head + x]
-    turns.rows[c], turns.known[0] = size, c + 1
-    turns.total[c], turns.makespan[c] = totals
+    turns.rows[c], turns.total[c], turns.makespan[c], turns.known[0] = size, total, makespan, c + 1
 
 
 @helper(inline=True)
@@ -195,7 +196,7 @@ def in_turn(search: ListSearch, limit: float, current: float) -> float:
     allowed, dearer, others = limit - current + decoding.doubt, 0.0, 0
     for x in range(c * stride, n):
         if c * stride < x <= moved and x % stride == 0:
-            save(turns, x // stride, profile, head, (total, makespan))
+            save(turns, x // stride, profile, head, total, makespan)
         i = order[x]
         w = jobs.weight[i]
         a, s = fit_in(jobs, i, decoding.least[wanted[i]], wanted[i], profile, head)

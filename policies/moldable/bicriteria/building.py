@@ -34,8 +34,8 @@ from coalloc.policies.moldable.queue import MoldableQueue
 CALL = 16
 """Jobs that count for a call."""
 DOUBT = 1e-4
-"""Of weighted completion, by which prices may be wrong when they tell that a trial is too dear."""
-FREE = Costs(*np.zeros((2, 1)), np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(2), 1e300)
+"""Share of the weighted completion by which the prices may be wrong of a trial."""
+FREE = Costs(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(1), np.zeros(2), 1e300)
 """No price at any time."""
 
 
@@ -65,7 +65,8 @@ class Builder:
 
     The schedule at hand is `rows`, allotments, with `start` and `end`, seconds. `work` are the
     placements tried so far; for it, a list counts as many as `list_work`, the square of the queue,
-    by which limits were chosen, and one that gives places in turn as many as `turn_work`.
+    by which limits were chosen, and a trial that gives places in turn as many as `turn_work`, by
+    the time that it takes.
     """
 
     def __init__(self, queue: MoldableQueue, seed: int = 0) -> None:
@@ -125,8 +126,8 @@ class Builder:
 
         The shares are squeeze and stretch, the heats the temperatures at the begin and end, as
         shares of the weighted completion. Where it `waits`, each job gets its place before any
-        later one, though processors wait for it; nothing is stretched then. Trials
-        that would be too dear at the prices are given up then.
+        later one, though processors wait for it; nothing is stretched then, and a trial that is too
+        dear at the `prices` is given up.
         """
         queue, best = self.queue, Listing(order.copy(), wanted.copy())
         self.list(order, wanted, cap, *shares)
@@ -218,7 +219,8 @@ class Builder:
 def least_for(queue: MoldableQueue, squeeze: float) -> Ints:
     """For each allotment, the least of the same job that has such a share of its processors."""
     job = np.repeat(np.arange(queue.size), np.diff(queue.first)) * (queue.procs.max() + 1)
-    return np.searchsorted(job + queue.procs, job + np.ceil(squeeze * queue.procs))
+    least: Ints = np.searchsorted(job + queue.procs, job + np.ceil(squeeze * queue.procs))
+    return least
 
 
 def _unplaced(jobs: int) -> Placed:
