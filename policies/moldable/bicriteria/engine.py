@@ -67,7 +67,7 @@ HOT, COLD, MANY, CHUNK = 2e-4, 1e-5, 8, 300
 """Of annealing a schedule: first and last temperature, jobs taken out at most, rounds."""
 SHARES = ((1.0, 1.0), (0.8, 1.0), (0.8, 1.3), (0.6, 1.3), (0.5, 2.0))
 """Least and largest share of the wanted allotment on which a job in a list starts."""
-TURNS = ((0.9, 1.0), (0.8, 1.0))
+TURNS = ((1.0, 1.0), (0.9, 1.0), (0.8, 1.0))
 """The same where each job of a list gets its place in turn; nothing is stretched then."""
 TRIALS, WARM, COOL = 0.06, 2e-4, 1e-5
 """Of annealing a list: share of the work, first and last temperature."""
@@ -154,7 +154,7 @@ class BicriteriaEngine:
             rows = self._rng.integers(first, last)
             is_waiting = bool(self._rng.random() < WAITING)
             hot = max(HOTTEST, LATE_HOT * late)
-            shares = SHARES[0] if is_waiting else SHARES[self._rng.integers(len(SHARES))]
+            shares = TURNS[0] if is_waiting else SHARES[self._rng.integers(len(SHARES))]
             self._anneal(
                 order, rows, cap, late, (hot, COLDEST), shares, share=START, waits=is_waiting
             )
