@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer, shift
+from coalloc.policies.kernel.annealing_loop import CURRENT, LIMIT, Annealing, annealer, shift
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.pool.pool_insertion import Placed
+from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, cost_at
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, Lists, decode
 from coalloc.policies.kernel.pool.pool_profile import (
     Jobs,
     PoolProfile,
     Processors,
-    book,
-    first_fit,
+    begin_row,
     row_at,
+    take,
 )
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.xorshift import draw, pick
@@ -32,30 +32,48 @@ class Decoding(NamedTuple):
 
     late: float  # what a makespan of twice the rule's cap costs
     waits: bool  # processors may wait for a job though another fits
+    least: Ints  # A: the fewest processors instead of each allotment, as an index of one
+    doubt: float  # what a trial may be too dear by at the prices; inf: they are not asked
 
 
 @record
 class Turns(NamedTuple):
-    """Profiles behind the first jobs of the list, up to places at equal distances."""
+    """A list in which jobs get their places in turn, and what is known of the one before it.
+
+    Profiles are saved behind the first jobs, up to places at equal distances.
+    """
 
     edge: Floats  # SAVED x rows: a profile as in `PoolProfile`
     free: Ints  # SAVED x rows
     rows: Ints  # SAVED
     total: Floats  # SAVED: their weighted completion
     makespan: Floats  # SAVED, s
-    known: Ints  # 2: how many of the places are known; the first place that a move changes
+    known: Ints  # 4: known places; first and last that a move changes; jobs placed in a trial
+    cost: Floats  # N: what each job costs at the prices in the schedule that is gone on from
+    tried: Floats  # N: the same of the schedule that is tried
+    delay: Floats  # N, by place: what the delay of jobs up to it costs there
+    later: Floats  # N: the same of the schedule that is tried
 
     @staticmethod
-    def empty(rows: int) -> Turns:
-        """Working memory for profiles of so many rows."""
+    def empty(rows: int, jobs: int) -> Turns:
+        """Working memory for profiles of so many rows, and so many jobs."""
+        cost, tried, delay, later = np.zeros((4, jobs))
         return Turns(
             np.zeros((SAVED, rows)),
             np.zeros((SAVED, rows), dtype=np.int64),
             np.zeros(SAVED, dtype=np.int64),
             np.zeros(SAVED),
             np.zeros(SAVED),
-            np.zeros(2, dtype=np.int64),
+            np.zeros(4, dtype=np.int64),
+            cost,
+            tried,
+            delay,
+            later,
         )
+
+    def forget(self) -> None:
+        """Know nothing of any list."""
+        self.known[:] = 0, 0, self.cost.size, 0
 
 
 class ListSearch(NamedTuple):
@@ -69,11 +87,13 @@ class ListSearch(NamedTuple):
     there: Processors
     rule: ListRule
     decoding: Decoding
+    costs: Costs  # prices by which trials are given up
     listing: Listing
     best: Listing
     lists: Lists  # working memory
     profile: PoolProfile  # working memory
     turns: Turns  # working memory
+    now: Placed  # working memory: the schedule that is gone on from
     out: Placed
 
 
@@ -101,70 +121,104 @@ def load(turns: Turns, c: int, there: Processors, profile: PoolProfile) -> None:
 
 
 @helper(inline=True)
-def save(turns: Turns, c: int, profile: PoolProfile, total: float, makespan: float) -> None:
-    """Remember a place."""
-    size = profile.rows[0]
+def save(
+    turns: Turns, c: int, profile: PoolProfile, head: int, total: float, makespan: float
+) -> None:
+    """Remember a place, without the rows before `head`."""
+    size = profile.rows[0] - head
     for x in range(size):
-        turns.edge[c, x], turns.free[c, x] = profile.edge[x], profile.free[x]
+        turns.edge[c, x], turns.free[c, x] = profile.edge[head + x], profile.free[head + x]
     turns.rows[c], turns.total[c], turns.makespan[c], turns.known[0] = size, total, makespan, c + 1
 
 
 @helper(inline=True)
 def fit_in(
-    jobs: Jobs, i: int, wanted: int, squeeze: float, profile: PoolProfile
+    jobs: Jobs, i: int, least: int, wanted: int, profile: PoolProfile, head: int
 ) -> tuple[int, float]:
-    """Job i's allotment and start: the first on the least it takes, and up to what is wanted."""
-    procs, a, size = jobs.procs, wanted, profile.rows[0]
-    least = squeeze * procs[wanted]
-    while a > jobs.first[i] and procs[a - 1] >= least:
-        a -= 1
-    s = first_fit(profile, procs[a], jobs.times[a], jobs.release[i], np.inf)
-    y, e = row_at(profile, s) + 1, s + jobs.times[a]
-    there = profile.free[y - 1]
-    while y < size and profile.edge[y] < e:
-        there = min(there, profile.free[y])
+    """Give job i its place: the first on the least it takes, and up to what is wanted.
+
+    Returns its allotment and start. Nothing is free before row `head`.
+    """
+    edge, free, size, procs, a = profile.edge, profile.free, profile.rows[0], jobs.procs, least
+    x, s = head, edge[head]
+    if jobs.release[i] > s:
+        s = jobs.release[i]
+        x = row_at(profile, s)
+    y, k, room = x, procs[a], procs[wanted]
+    while y < size and (y == x or edge[y] < s + jobs.times[a]):
+        if free[y] < k:
+            x, s, room = y + 1, edge[min(y + 1, size - 1)], procs[wanted]
+        else:
+            room = min(room, free[y])
         y += 1
-    while a < wanted and procs[a + 1] <= there:
+    if procs[wanted] <= room:
+        a = wanted
+    while a < wanted and procs[a + 1] <= room:
         a += 1
+    e = s + jobs.times[a]
+    while y - 1 > x and edge[y - 1] >= e:
+        y -= 1
+    z = begin_row(profile, x, s)
+    take(profile, z, y - 1 + z - x, e, procs[a])
     return a, s
 
 
 @helper(inline=True)
-def in_turn(search: ListSearch, limit: float) -> float:
+def still_to_place(search: ListSearch, first: int) -> tuple[float, float]:
+    """The weight of the jobs from a place on, and the sum of weight times seconds."""
+    jobs, order, wanted = search.jobs, search.listing.order, search.listing.wanted
+    weight, least = 0.0, 0.0
+    for x in range(first, order.size):
+        i = order[x]
+        weight += jobs.weight[i]
+        least += jobs.weight[i] * jobs.times[wanted[i]]
+    return weight, least
+
+
+@helper(inline=True)
+def in_turn(search: ListSearch, limit: float, current: float) -> float:
     """Give each job in this order its place before any later one, on what is wanted or squeezed.
 
-    Returns the value, or inf as soon as it must pass the limit: what is left starts no sooner than
-    anything is free. Jobs before the move are not placed anew, but for those behind the last place
-    that is saved.
+    Returns the value, or inf as soon as it must pass the limit (what is left starts no sooner than
+    anything is free), or would by the prices: what jobs behind the move lose or gain by it is about
+    the value of the processor time that it takes or leaves. Jobs before the move are not placed
+    anew, but for those behind the last place that is saved; nor is any behind it once all are where
+    they were.
     """
     jobs, listing, profile, turns = search.jobs, search.listing, search.profile, search.turns
-    out = search.out
+    out, rule, decoding, now = search.out, search.rule, search.decoding, search.now
     order, wanted, n = listing.order, listing.wanted, listing.order.size
-    cap, late = search.rule.cap, search.decoding.late
-    stride, moved = (n + SAVED - 1) // SAVED, turns.known[1]
+    stride, moved, last = (n + SAVED - 1) // SAVED, turns.known[1], turns.known[2]
     c = min(max(turns.known[0] - 1, 0), moved // stride)
     load(turns, c, search.there, profile)
-    total, makespan, least, weight = turns.total[c], turns.makespan[c], 0.0, 0.0
-    for x in range(c * stride, n):
-        i = order[x]
-        least += jobs.weight[i] * jobs.times[wanted[i]]
-        weight += jobs.weight[i]
+    total, makespan, head = turns.total[c], turns.makespan[c], 0
+    weight, least = still_to_place(search, c * stride)
+    allowed, dearer, others = limit - current + decoding.doubt, 0.0, 0
     for x in range(c * stride, n):
         if c * stride < x <= moved and x % stride == 0:
-            save(turns, x // stride, profile, total, makespan)
+            save(turns, x // stride, profile, head, total, makespan)
         i = order[x]
         w = jobs.weight[i]
-        a, s = fit_in(jobs, i, wanted[i], search.rule.squeeze, profile)
+        a, s = fit_in(jobs, i, decoding.least[wanted[i]], wanted[i], profile, head)
+        while profile.free[head] == 0 and head + 1 < profile.rows[0]:
+            head += 1
         p = jobs.times[a]
         out.row[i], out.start[i], out.end[i] = a, s, s + p
-        book(profile, s, s + p, jobs.procs[a])
         total, makespan = total + w * (s + p), max(makespan, s + p)
         least, weight = least - w * jobs.times[wanted[i]], weight - w
-        soonest = profile.edge[1] if profile.free[0] == 0 else profile.edge[0]
-        delay = late * max(makespan / cap - 1.0, 0.0)
-        if total + least + weight * soonest + delay > limit:
+        turns.tried[i] = cost_at(search.costs, w, jobs.procs[a], p, s, 1.0)
+        turns.later[x] = delay = decoding.late * max(makespan / rule.cap - 1.0, 0.0)
+        turns.known[3] = x + 1
+        if x >= moved and (a != now.row[i] or s != now.start[i]):
+            others += 1
+            dearer += turns.tried[i] - turns.cost[i]
+        if x >= last and others == 0:
+            return current
+        if total + least + weight * profile.edge[head] + delay > limit or (
+            x >= moved and dearer + delay - turns.delay[x] > allowed
+        ):
             return np.inf
-    return float(total + late * max(makespan / cap - 1.0, 0.0))
+    return float(total + decoding.late * max(makespan / rule.cap - 1.0, 0.0))
 
 
 @helper(inline=True)
@@ -177,16 +231,18 @@ def propose(search: ListSearch, state: Annealing) -> tuple[bool, Move]:
     order, wanted, n = listing.order, listing.wanted, listing.order.size
     x = pick(random, n)
     y, u = x, draw(random)
-    if u < 0.6:
-        far = 1.0 + 0.5 * n * draw(random) ** 3
+    if u < 0.5:
+        far = 1.0 + 0.12 * n * draw(random) ** 3
         y = int(min(max(x + far * (1.0 if draw(random) < 0.5 else -1.0), 0.0), n - 1.0))
     i = order[x]
     before = wanted[i]
-    if u > 0.4:
+    if u > 0.45:
         a = before + (1 if draw(random) < 0.5 else -1) * (1 + int(3.0 * draw(random) ** 2))
+        if draw(random) < 0.3:  # by up to half of it
+            a = before + int((before - jobs.first[i] + 1) * (draw(random) - 0.5))
         wanted[i] = min(max(a, jobs.first[i]), jobs.first[i + 1] - 1)
     shift(order, x, y)
-    search.turns.known[1] = min(x, y)
+    search.turns.known[1], search.turns.known[2] = min(x, y), max(x, y)
     return y != x or wanted[i] != before, (x, y, before)
 
 
@@ -205,7 +261,7 @@ def evaluate(search: ListSearch, state: Annealing) -> float:
     jobs, there, listing, out = search.jobs, search.there, search.listing, search.out
     rule, decoding = search.rule, search.decoding
     if decoding.waits:
-        return in_turn(search, state.value[LIMIT])
+        return in_turn(search, state.value[LIMIT], state.value[CURRENT])
     makespan, _ = decode(jobs, there, listing, rule, search.lists, out)
     if makespan == np.inf:
         return np.inf
@@ -214,9 +270,15 @@ def evaluate(search: ListSearch, state: Annealing) -> float:
 
 @helper(inline=True)
 def accept(search: ListSearch, state: Annealing, value: float) -> float:
-    """Forget the places behind the move."""
-    turns, stride = search.turns, (search.listing.order.size + SAVED - 1) // SAVED
-    turns.known[0] = min(turns.known[0], turns.known[1] // stride + 1)
+    """Forget the places behind the move, and remember where its jobs are."""
+    turns, now, out, order = search.turns, search.now, search.out, search.listing.order
+    if search.decoding.waits:
+        stride = (order.size + SAVED - 1) // SAVED
+        turns.known[0] = min(turns.known[0], turns.known[1] // stride + 1)
+        for x in range(turns.known[1], turns.known[3]):
+            i = order[x]
+            now.row[i], now.start[i] = out.row[i], out.start[i]
+            turns.cost[i], turns.delay[x] = turns.tried[i], turns.later[x]
     return value
 
 

@@ -96,27 +96,38 @@ def join(edge: Floats, free: Ints, size: int, a: int) -> int:
 
 
 @helper(inline=True)
-def book(profile: PoolProfile, s: float, e: float, k: int) -> None:
-    """Take k processors from s to e, or give back -k."""
+def take(profile: PoolProfile, a: int, b: int, e: float, k: int) -> None:
+    """Take k processors from the begin of row a to e; row b is the last one before e."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
-    a = row_at(profile, s)
-    if edge[a] < s:
-        a += 1
-        split(edge, free, size, a, s)
-        size += 1
-    b = a
-    while b + 1 < size and edge[b + 1] < e:
-        free[b] -= k
-        b += 1
-    # b is the last row before e
     if b + 1 == size or edge[b + 1] > e:
         split(edge, free, size, b + 1, e)
         size += 1
-    free[b] -= k
+    for x in range(a, b + 1):
+        free[x] -= k
     size = join(edge, free, size, b + 1)
     if a > 0:
         size = join(edge, free, size, a)
     profile.rows[0] = size
+
+
+@helper(inline=True)
+def begin_row(profile: PoolProfile, a: int, s: float) -> int:
+    """The row that begins at s, which lies in row a: that, or a new one behind it."""
+    if profile.edge[a] >= s:
+        return a
+    split(profile.edge, profile.free, profile.rows[0], a + 1, s)
+    profile.rows[0] += 1
+    return a + 1
+
+
+@helper(inline=True)
+def book(profile: PoolProfile, s: float, e: float, k: int) -> None:
+    """Take k processors from s to e, or give back -k."""
+    a = begin_row(profile, row_at(profile, s), s)
+    b, edge, size = a, profile.edge, profile.rows[0]
+    while b + 1 < size and edge[b + 1] < e:
+        b += 1
+    take(profile, a, b, e, k)
 
 
 @helper(inline=True)

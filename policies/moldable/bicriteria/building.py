@@ -33,6 +33,10 @@ from coalloc.policies.moldable.queue import MoldableQueue
 
 CALL = 16
 """Jobs that count for a call."""
+DOUBT = 1e-4
+"""Share of the weighted completion by which the prices may be wrong of a trial."""
+FREE = Costs(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(1), np.zeros(2), 1e300)
+"""No price at any time."""
 
 
 class Prices:
@@ -61,7 +65,8 @@ class Builder:
 
     The schedule at hand is `rows`, allotments, with `start` and `end`, seconds. `work` are the
     placements tried so far; for it, a list counts as many as `list_work`, the square of the queue,
-    by which limits were chosen, and one that gives places in turn as many as `turn_work`.
+    by which limits were chosen, and a trial that gives places in turn as many as `turn_work`, by
+    the time that it takes.
     """
 
     def __init__(self, queue: MoldableQueue, seed: int = 0) -> None:
@@ -70,12 +75,12 @@ class Builder:
         self.rows, self.start, self.end = self._now = _unplaced(n)
         self.work: float = 0
         self.list_work = max(n * n, 100) / 1600.0
-        self.turn_work = self.list_work / 3.0
+        self.turn_work = self.list_work / 15.0 + 0.04
         self._best = _unplaced(n)
         self._profile = PoolProfile(
             np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
         )
-        self._moved, self._turns = Moved.empty(), Turns.empty(rows)
+        self._moved, self._turns = Moved.empty(), Turns.empty(rows, n)
         self._lists = lists_for(n, queue.capacity)
         self._annealing = make_annealing(seed)
 
@@ -115,12 +120,14 @@ class Builder:
         late: float = 2.0,
         *,
         waits: bool = False,
+        prices: Prices | None = None,
     ) -> bool:
         """Change a list a little, so many times; the best schedule is then at hand.
 
         The shares are squeeze and stretch, the heats the temperatures at the begin and end, as
         shares of the weighted completion. Where it `waits`, each job gets its place before any
-        later one, though processors wait for it; nothing is stretched then.
+        later one, though processors wait for it; nothing is stretched then, and a trial that is too
+        dear at the `prices` is given up.
         """
         queue, best = self.queue, Listing(order.copy(), wanted.copy())
         self.list(order, wanted, cap, *shares)
@@ -130,20 +137,27 @@ class Builder:
             queue.jobs,
             queue.processors,
             ListRule(*shares, cap, np.inf),
-            Decoding(late * scale, waits),
+            Decoding(
+                late * scale,
+                waits,
+                least_for(queue, shares[0]),
+                np.inf if prices is None else DOUBT * scale,
+            ),
+            FREE if prices is None else prices.costs,
             Listing(order.copy(), wanted.copy()),
             best,
             self._lists,
             self._profile,
             self._turns,
+            self._best,
             self._now,
         )
-        self._turns.known[:] = 0
+        self._turns.forget()
         state = self._begin(*heats, scale, trials)
         state.value[WARMTH] *= state.value[COOLING]  # the list as it is was the first trial
         anneal_list(search, state, trials - 1, True)
         if waits:
-            self._turns.known[:] = 0
+            self._turns.forget()
             self._begin(*heats, scale, trials)
             anneal_list(search._replace(listing=best), state, 0, True)
             self.settle()
@@ -200,6 +214,13 @@ class Builder:
         size = queue.starts.size
         profile.edge[:size], profile.free[:size] = queue.starts, queue.capacity
         profile.rows[0] = size
+
+
+def least_for(queue: MoldableQueue, squeeze: float) -> Ints:
+    """For each allotment, the least of the same job that has such a share of its processors."""
+    job = np.repeat(np.arange(queue.size), np.diff(queue.first)) * (queue.procs.max() + 1)
+    least: Ints = np.searchsorted(job + queue.procs, job + np.ceil(squeeze * queue.procs))
+    return least
 
 
 def _unplaced(jobs: int) -> Placed:

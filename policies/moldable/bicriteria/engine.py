@@ -10,7 +10,8 @@
 3. Local search: from the schedules found so far, a few jobs that run near each other are taken out
    and put back, by annealing on the weighted completion with the makespan held at T. In turn with
    it, a schedule is taken for a list in which each job gets its place before any later one, on what
-   is wanted or a little less, and its order and allotments are annealed.
+   is wanted or a little less, and its order and allotments are annealed. A trial ends where the
+   jobs that it moves cost more at the prices than they may.
 4. The two shelves take part; and what `references` name is sought to be beaten in both criteria.
 5. All schedules that no other is better than in both criteria are kept (`archive`).
 
@@ -68,14 +69,14 @@ SHARES = ((1.0, 1.0), (0.8, 1.0), (0.8, 1.3), (0.6, 1.3), (0.5, 2.0))
 """Least and largest share of the wanted allotment on which a job in a list starts."""
 TURNS = ((1.0, 1.0), (0.9, 1.0), (0.8, 1.0))
 """The same where each job of a list gets its place in turn; nothing is stretched then."""
-TRIALS, WARM, COLDEST = 0.06, 5e-5, 1e-6
+TRIALS, WARM, COOL = 0.06, 2e-4, 1e-5
 """Of annealing a list: share of the work, first and last temperature."""
 BELOW = 0.998
 """Factor of a makespan that is to be beaten, at which lists are held."""
 FEW, STARTS, START = 12, 0.4, 0.015
 """Jobs up to which lists begin with random orders; shares of the work, for all and for one."""
-HOTTEST, LATE_HOT = 0.1, 0.05
-"""Their first temperature, in weighted completions, and by the cost of a makespan's delay."""
+HOTTEST, LATE_HOT, COLDEST = 0.1, 0.05, 1e-6
+"""Their first temperature, in weighted completions, and by the cost of a makespan's delay; last."""
 WAITING = 0.5
 """Share of these in which processors may wait for a job though a later one fits."""
 
@@ -154,7 +155,9 @@ class BicriteriaEngine:
             is_waiting = bool(self._rng.random() < WAITING)
             hot = max(HOTTEST, LATE_HOT * late)
             shares = TURNS[0] if is_waiting else SHARES[self._rng.integers(len(SHARES))]
-            self._anneal(order, rows, cap, late, hot, shares, share=START, waits=is_waiting)
+            self._anneal(
+                order, rows, cap, late, (hot, COLDEST), shares, share=START, waits=is_waiting
+            )
 
     def _anneal(
         self,
@@ -162,15 +165,18 @@ class BicriteriaEngine:
         rows: Ints,
         cap: float,
         late: float,
-        hot: float,
+        heats: tuple[float, float],
         shares: tuple[float, float],
         *,
         share: float = TRIALS,
         waits: bool = False,
+        prices: Prices | None = None,
     ) -> None:
         spent = self.builder.turn_work if waits else self.builder.list_work
         trials = max(int(share * self.limit / spent), 10)
-        if self.builder.anneal(order, rows, cap, shares, trials, (hot, COLDEST), late, waits=waits):
+        if self.builder.anneal(
+            order, rows, cap, shares, trials, heats, late, waits=waits, prices=prices
+        ):
             self._keep(self.builder.point())
 
     def _is_over(self) -> bool:
@@ -269,13 +275,14 @@ class BicriteriaEngine:
             for prices in [*self.prices[:FEWEST], self.prices[-1]]:
                 self._improve(prices, hot)
                 cap = min(prices.cap, self.archive.points[-1].cmax)
-                self._relist(self.archive.within(1.06 * cap) or self.archive.points[0], cap)
+                self._relist(prices, self.archive.within(1.06 * cap) or self.archive.points[0], cap)
                 if self._is_over():
                     return
             for cmax, total in self.references:
                 if not self._is_beaten(cmax, total):
                     point = self.archive.within(cmax) or self.archive.points[0]
-                    self._relist(point, BELOW * cmax)
+                    near = min(self.prices, key=lambda known: abs(known.cap - cmax))
+                    self._relist(near, point, BELOW * cmax)
             hot = max(0.7 * hot, 2.0 * COLD)
 
     def _is_beaten(self, cmax: float, total: float) -> bool:
@@ -284,11 +291,11 @@ class BicriteriaEngine:
         point = self.archive.within(most)
         return point is not None and point.total < total
 
-    def _relist(self, point: ParetoPoint, cap: float) -> None:
+    def _relist(self, prices: Prices, point: ParetoPoint, cap: float) -> None:
         """Anneal the list that a schedule is, held at an end."""
         order = np.argsort(point.start, kind="stable")
         shares = TURNS[self._rng.integers(len(TURNS))]
-        self._anneal(order, point.rows, cap, 2.0, WARM, shares, waits=True)
+        self._anneal(order, point.rows, cap, 2.0, (WARM, COOL), shares, waits=True, prices=prices)
 
     def _improve(self, prices: Prices, hot: float) -> None:
         cap = min(prices.cap, self.archive.points[-1].cmax)

@@ -41,8 +41,8 @@ class BicriteriaOptions(CommonOptions, frozen=True, kw_only=True):
     """Which point of the front is the plan: cmax, balanced, minsum, or the least weighted
     completion of a makespan of at most so many seconds: cmax<=SECONDS.
     """
-    search: Annotated[int, Meta(ge=0)] = 250_000
-    """Jobs that the search may place or price, about 1 s for 400 jobs."""
+    search: Annotated[int, Meta(ge=0)] = 500_000
+    """Jobs that the search may place or price, about 3 s for 100 or 400 jobs."""
     points: Annotated[int, Meta(ge=3, le=100)] = 8
     """Points of the front, at most."""
     certify: bool = True

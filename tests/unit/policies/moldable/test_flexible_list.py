@@ -15,7 +15,7 @@ from coalloc.policies.kernel.pool.list_annealing import Decoding, ListSearch, Tu
 from coalloc.policies.kernel.pool.pool_insertion import Placed
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, lists_for
 from coalloc.policies.kernel.pool.pool_profile import PoolProfile
-from coalloc.policies.moldable.bicriteria.building import Builder
+from coalloc.policies.moldable.bicriteria.building import FREE, Builder, least_for
 from tests.unit.policies.moldable.test_bounds import (
     Rows,
     active_schedules,
@@ -77,7 +77,10 @@ def test_annealing_repeats_and_does_not_get_worse(waits: bool) -> None:
 
 @pytest.mark.parametrize("jobs", [20, 70])  # a place is saved after each job; after each third
 @pytest.mark.parametrize("squeeze", [1.0, 0.7])
-def test_turns_from_a_saved_place_are_those_from_the_begin(jobs: int, squeeze: float) -> None:
+@pytest.mark.parametrize("doubt", [np.inf, 1.0])  # trials are given up by what is free; by prices
+def test_turns_from_a_saved_place_are_those_from_the_begin(
+    jobs: int, squeeze: float, doubt: float
+) -> None:
     queue = queue_of(moldable_instance("mixed", jobs, 16, 3))
     order, wanted = np.arange(jobs), queue.first[:-1].copy()
     begun, best = Listing(order.copy(), wanted.copy()), Listing(order.copy(), wanted.copy())
@@ -85,20 +88,21 @@ def test_turns_from_a_saved_place_are_those_from_the_begin(jobs: int, squeeze: f
         queue.jobs,
         queue.processors,
         ListRule(squeeze, 1.0, 20.0, np.inf),
-        Decoding(100.0, True),
+        Decoding(100.0, True, least_for(queue, squeeze), doubt),
+        FREE,
         begun,
         best,
         lists_for(jobs, queue.capacity),
         PoolProfile(np.zeros(3 * jobs), np.zeros(3 * jobs, np.int64), np.zeros(1, np.int64)),
-        Turns.empty(3 * jobs),
-        Placed(wanted.copy(), np.zeros(jobs), np.zeros(jobs)),
+        Turns.empty(3 * jobs, jobs),
+        *(Placed(wanted.copy(), np.zeros(jobs), np.zeros(jobs)) for _ in range(2)),
     )
     state = make_annealing(5)
     warm_up(state, 0.1, 1e-4, 1.0, 2000)
     anneal_list(search, state, 2000, True)
     reached = state.value[BEST]
     assert state.count[ACCEPTED] > 200
-    search.turns.known[:] = 0
+    search.turns.forget()
     state.value[LIMIT] = np.inf
     whole = anneal_list(search._replace(listing=best), state, 0, True)
     end, taken = search.out.end, queue.procs[search.out.row]
