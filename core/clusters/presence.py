@@ -132,13 +132,16 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
         if hello.last_seq >= cluster.next_seq:
             starting.skip_numbers(state, hello.cluster, hello.last_seq)
         _acked(state, cluster, hello.cluster, hello.last_seq)
-    if hello.cluster in state.presence.unreconciled:
+    is_restored = hello.cluster in state.presence.unreconciled
+    if is_restored:
         missing = after_restore.reconcile(state, hello)
     base = cluster.acked_seq + 1
     state.out.append(SendWelcome(cluster=hello.cluster, base_seq=base))
     state.out.append(ResendOrders(cluster=hello.cluster, from_seq=base))
     for report in (*missing, *hello.parts):
         starting.reported(state, hello.cluster, report, now)
+    if is_restored:
+        after_restore.end_stopped(state, now)
     requeueing.settle_packs(state, now)
 
 

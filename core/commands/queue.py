@@ -296,6 +296,7 @@ def release(state: State, event: Requested, command: Release, now: float) -> Com
     answer = switch(state, event, command.job, now, JobState.PENDING)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     if command.job in state.composites:
+        workflows.settle(state, state.composites[command.job], now)
         state.rounds.want("released")
     return answer
 

@@ -31,7 +31,7 @@ from coalloc.core.base.messages import Abort, Hello, Report, Start, Started
 from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs import arrays
-from coalloc.core.jobs.workflows import part_record, task_record
+from coalloc.core.jobs.workflows import part_record, settle, task_record
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
@@ -190,6 +190,16 @@ def reconcile(state: State, hello: Hello) -> tuple[PartReport, ...]:
     repeat_starts(state, hello.cluster)
     theirs = {record.id for record in state.placed_records() if record.foreign}
     return tuple(replace(p, reason=REQUEUED) if p.job in theirs else p for p in lost)
+
+
+def end_stopped(state: State, now: float) -> None:
+    """End workflows that were to end with what was prepared for them, which waits again.
+
+    Not before every cluster was heard of: some of it may run.
+    """
+    for flow in () if state.presence.unreconciled else [*state.composites.values()]:
+        if not is_held(state.jobs[flow.id]):
+            settle(state, flow, now)
 
 
 def release_claims(state: State, report: Report) -> None:

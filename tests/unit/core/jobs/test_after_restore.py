@@ -12,6 +12,7 @@ from coalloc.core.base.requests import Cancel, PauseRounds, Release, ResumeRound
 from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK, OVERTAKEN, TOLD, is_untold
+from coalloc.daemon.store.restore import unprepared
 from coalloc.model.sites.parts import Launch, PartReport, PartState
 from tests.support.core_site import Site
 
@@ -296,3 +297,38 @@ def test_a_refused_piece_keeps_its_number_from_others() -> None:
     site.ask(ResumeRounds(), operator=True)
     assert not site.orders_for(f"{record.id}.1", Prepare)
     assert site.orders_for(f"{record.id}.2", Prepare)
+
+
+@pytest.mark.parametrize(
+    ("unreconciled", "states"),
+    [
+        ("ab", (JobState.FAILED, JobState.CANCELLED)),
+        ("abc", (JobState.RUNNING, JobState.PENDING)),  # c was not heard of: some of it may run
+    ],
+)
+def test_a_workflow_that_was_stopping_ends_once_every_cluster_was_heard_of(
+    unreconciled: str, states: tuple[JobState, JobState]
+) -> None:
+    """Its task that was being prepared in the copy waits again, and will never be started."""
+    before = Site({"a": 1, "b": 1})
+    flow = before.submit_workflow("a b", "")
+    before.run(f"{flow}.1")
+    before.finish(f"{flow}.1", code=3)
+    kept = (before.job(flow), before.job(f"{flow}.1"), unprepared(before.job(f"{flow}.2")))
+    site = Site({"a": 1, "b": 1}, remembered=copy_of(before, *kept, unreconciled=unreconciled))
+    assert (site.job(flow).state, site.job(f"{flow}.2").state) == states
+
+
+def test_a_workflow_that_was_stopping_ends_when_it_is_released() -> None:
+    before = Site({"a": 1, "b": 1})
+    flow = before.submit_workflow("a b", "")
+    before.run(f"{flow}.1")
+    before.finish(f"{flow}.1", code=3)
+    kept = (before.job(flow), before.job(f"{flow}.1"), unprepared(before.job(f"{flow}.2")))
+    site = Site({"a": 1, "b": 1}, remembered=copy_of(before, *kept, unreconciled="abc"))
+    site.report("b", part(f"{flow}.2", 1, PartState.RUNNING))
+    assert (site.job(flow).state, site.job(flow).reason) == (JobState.HELD, OVERTAKEN)
+    site.ask(Release(job=flow))
+    assert site.job(flow).state is JobState.FAILED
+    site.report("b", part(f"{flow}.2", 1, PartState.RUNNING))
+    assert [(c, o.attempt) for c, o in site.orders_for(f"{flow}.2", Abort)] == [("b", 1)]
