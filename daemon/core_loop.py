@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any
@@ -25,6 +26,7 @@ class CoreLoop:
     def __init__(self, on_batch: Callable[[list[CoreEvent]], None]) -> None:
         self._on_batch = on_batch
         self._inbox: list[CoreEvent] = []
+        self._asked: deque[CoreEvent] = deque()
         self._is_scheduled = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timers: set[asyncio.TimerHandle] = set()
@@ -34,18 +36,19 @@ class CoreLoop:
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        if self._inbox:
+        if self._inbox or self._asked:
             self._schedule(loop)
 
     def close(self) -> None:
         """Hand in what has arrived, and stop the timers."""
-        self._turn(len(self._inbox))
+        self._turn(len(self._asked))
         for handle in self._timers:
             handle.cancel()
 
     def offer(self, event: CoreEvent) -> None:
         """Put an event before the core, with everything else that arrives in this turn."""
-        self._inbox.append(event)
+        asks = isinstance(event, Requested | TokenRecalled)
+        (self._asked if asks else self._inbox).append(event)
         if self._loop is not None:
             self._schedule(self._loop)
 
@@ -93,10 +96,8 @@ class CoreLoop:
 
     def _turn(self, most_asked: int = MOST_ASKED) -> None:
         self._is_scheduled = self._has_tick = False
-        asked, batch = list[CoreEvent](), list[CoreEvent]()
-        for event in self._inbox:
-            (asked if isinstance(event, Requested | TokenRecalled) else batch).append(event)
-        self._inbox = asked[most_asked:]
-        if self._inbox and self._loop is not None:
+        batch, self._inbox = self._inbox, []
+        batch += [self._asked.popleft() for _ in range(min(most_asked, len(self._asked)))]
+        if self._asked and self._loop is not None:
             self._schedule(self._loop)
-        self._on_batch(batch + asked[:most_asked])
+        self._on_batch(batch)
