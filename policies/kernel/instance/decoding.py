@@ -34,7 +34,6 @@ from coalloc.policies.kernel.state import (
     EVENT,
     FINEST,
     INSERT,
-    ROWS,
     STRICT,
     Base,
     Outcome,
@@ -55,7 +54,6 @@ class Schedule:
     makespan: float
     weighted_completion: float
     work: int
-    breakpoints: int
     sc: np.ndarray[Any, np.dtype[np.float64]] | None = None
     """Slowdown of communication of each item; None: 1."""
 
@@ -166,7 +164,6 @@ class Planner:
             makespan=float(ends.max(initial=0.0)),
             weighted_completion=float((last * weight).sum()),
             work=work,
-            breakpoints=int(self.profile.size[ROWS]),
             sc=sc,
         )
 
@@ -216,7 +213,6 @@ class Planner:
                 "work": schedule.work,
                 "seed": seed,
                 "classes": int(self.compiled.problem.class_power.size),
-                "breakpoints": schedule.breakpoints,
                 **(stats or {}),
             },
         )
