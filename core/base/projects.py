@@ -143,7 +143,7 @@ class ProjectTree:
         return self.of_user(user)
 
     def owner_of(self, account: str, user: str) -> ProjectUser:
-        """Whose share a user's job counts against, where it names an account."""
+        """Project and user whose share a job counts against, by the account that it names."""
         found = self._owners.get((account, user))
         if found is None:
             found = self._owners[account, user] = self.owner(self.project(account, user), user)

@@ -12,7 +12,7 @@ HELD = frozenset({PartState.PREPARING, PartState.READY})
 
 
 def is_whole(order: Prepare) -> bool:
-    """Whether a part is all of its job: others of the same attempt are its siblings."""
+    """Test if a part is the whole job; others of the same attempt are its siblings then."""
     return order.size == sum(order.nodes.values())
 
 
@@ -33,9 +33,9 @@ class Part:
     code: int | None = None
     reason: str = ""
     is_settled: bool = False
-    """What it means for a guest has been done."""
+    """The guest that it runs has been told of its end."""
     nodes: Mapping[str, int] = field(default_factory=dict)
-    """What it holds, or was granted."""
+    """Processes on each node that it holds."""
     due: float = 0.0
     """When a claim that waits may be granted, s."""
     begin: float = 0.0
@@ -56,7 +56,7 @@ class Part:
         return self.order.key
 
     def report(self, offset: float) -> PartReport:
-        """What the launcher says of it, by a clock that is `offset` seconds ahead."""
+        """Report of the launcher, whose clock is `offset` seconds ahead."""
         holder = self
         if self.first is not None and self.state in HELD:
             holder = self.first
