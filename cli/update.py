@@ -10,6 +10,7 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect, each
 from coalloc.cli.submit import options as shared
 from coalloc.client.submission import JobOptions
+from coalloc.model.formats.nodeset import fold_in_order
 
 ABOUT = """\
 Change jobs that wait, with the checks of a submit; nothing is changed of a job that is refused.
@@ -69,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
     with connect(args) as client:
 
         def change(job: str) -> None:
-            print(f"Changed {', '.join(client.update(job, **given))}")
+            print(f"Changed {fold_in_order(client.update(job, **given))}")
 
         return each(parse.named_jobs(args), change)
 

@@ -56,7 +56,8 @@ class Concerned(Answer, frozen=True, kw_only=True, tag="done"):
     """A command was carried out, and that is on the daemon's disk."""
 
     jobs: tuple[str, ...] = ()
-    """Those that were cancelled, held or released; of other commands, none."""
+    """Those that were cancelled, held, released or changed, members that are to follow
+    as `12_[500-999]`; of other commands, none."""
 
 
 class QueueAnswer(TimedAnswer, frozen=True, kw_only=True, tag="queue"):

@@ -288,7 +288,7 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> Comma
         elif not record.cancelled_by:
             begin_cancelling(state, record, by, now)
             abort_parts(state, record, by.words)
-    return Done(body={"jobs": [record.id for record in living]})
+    return Done(body={"jobs": [record.shown_id for record in living]})
 
 
 def release(state: State, event: Requested, command: Release, now: float) -> CommandAnswer:
@@ -318,7 +318,7 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
             now, EventKind.JOB_PRIORITY_SET, record.id, user=event.user, priority=command.priority
         )
     state.rounds.want("priority_set")
-    return Done(body={"jobs": [record.id for record in waiting]})
+    return Done(body={"jobs": [record.shown_id for record in waiting]})
 
 
 def switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
@@ -340,7 +340,7 @@ def switch(state: State, event: Requested, job: str, now: float, new: JobState) 
         to = JobState.RUNNING if begun else new
         state.put(replace(record, state=to, reason="", detail="", barred={}))
         state.emit(now, kind, record.id, user=event.user)
-    return Done(body={"jobs": [record.id for record in chosen]})
+    return Done(body={"jobs": [record.shown_id for record in chosen]})
 
 
 def _is_in(record: JobRecord, state: JobState) -> bool:

@@ -84,7 +84,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
     for record in placed:
         ordered(state, record, float(limit or 0.0), now, event.user)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
-    return Done(body={"jobs": [record.id for record in (*changed, *placed)]})
+    return Done(body={"jobs": [record.shown_id for record in (*changed, *placed)]})
 
 
 def _check_throttle(chosen: list[JobRecord], command: Update) -> None:

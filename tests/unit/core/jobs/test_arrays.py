@@ -96,7 +96,9 @@ def test_commands_act_on_members_and_on_those_to_follow() -> None:
         Hold(job="1"),
         Update(job="1", fields={"time_limit": 7.0}, throttle=1),
     ):
-        assert isinstance(site.ask(command), Done)
+        done = site.ask(command)
+        assert isinstance(done, Done)
+    assert done.body["jobs"] == ["1_[4-9%1]", "1_1", "1_2", "1_3"]
     assert isinstance(site.ask(SetPriority(job="1", priority=2.0), operator=True), Done)
     assert site.job("1_").state is JobState.HELD
     site.ask(Release(job="1"))
