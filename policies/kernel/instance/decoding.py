@@ -173,7 +173,8 @@ class Planner:
         blocks = profile.block[: int(profile.size[BLOCKS])]
         times = np.concatenate([profile.time[b, : profile.filled[b]] for b in blocks])
         rows = np.concatenate([profile.row[b, : profile.filled[b]] for b in blocks])
-        free = profile.free[rows, : self.compiled.problem.class_power.size]
+        owed = np.repeat(profile.owed[blocks], profile.filled[blocks], axis=0)
+        free = (profile.free[rows] - owed)[:, : self.compiled.problem.class_power.size]
         return Base(times, free.astype(np.int32), profile.load[rows].copy())
 
     def plan(

@@ -54,11 +54,33 @@ def bound(profile: Profile, block: int) -> None:
         c = min(c, profile.peak[block, i])
         d = max(d, profile.peak[block, i])
         dips += profile.dip[block, i]
-    profile.bounds[block, 0] = a
-    profile.bounds[block, 1] = b
+    profile.bounds[block, 0] = a - profile.owes[block]
+    profile.bounds[block, 1] = b - profile.owes[block]
     profile.bounds[block, 2] = c
     profile.bounds[block, 3] = d
     profile.dips[block] = dips
+
+
+@helper()
+def settle(profile: Profile, block: int) -> None:
+    """Take off the rows of a block what `book` has noted for all of them: before one is read."""
+    if profile.owes[block] == 0:
+        return
+    units, clusters = profile.free.shape[1], profile.load.shape[1]
+    for i in range(profile.filled[block]):
+        row, peak = profile.row[block, i], 0
+        for c in range(units):
+            profile.free[row, c] -= profile.owed[block, c]
+        for k in range(units - clusters, units):
+            peak = max(peak, profile.free[row, k])
+        for k in range(clusters):
+            profile.load[row, k] += profile.owed_load[block, k]
+        profile.peak[block, i] = peak
+        profile.total[block, i] -= profile.owes[block]
+    profile.owed[block] = 0
+    profile.owed_load[block] = 0
+    profile.owes[block] = 0
+    bound(profile, block)
 
 
 @helper()
@@ -84,6 +106,9 @@ def add_block(profile: Profile, place: int) -> int:
         profile.block[i] = profile.block[i - 1]
     profile.block[place] = block
     profile.filled[block] = 0
+    profile.owed[block] = 0  # of what it was before
+    profile.owed_load[block] = 0
+    profile.owes[block] = 0
     size[BLOCKS] += 1
     return block
 
@@ -96,6 +121,7 @@ def cut(profile: Profile, t: float) -> None:
     if profile.time[block, i] == t:
         return
     if profile.filled[block] == WIDTH:
+        settle(profile, block)
         half = WIDTH // 2
         other = add_block(profile, place + 1)
         for k in range(half, WIDTH):
@@ -132,6 +158,7 @@ def remove(profile: Profile, place: int, i: int) -> None:
     """Take a row out; no block becomes empty."""
     block = profile.block[place]
     size = profile.size
+    settle(profile, block)
     profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
     size[FREE_ROWS] += 1
     size[ROWS] -= 1
@@ -145,6 +172,7 @@ def remove(profile: Profile, place: int, i: int) -> None:
         if profile.filled[block] < WIDTH // 4 and place + 1 < size[BLOCKS]:
             other = profile.block[place + 1]
             if profile.filled[block] + profile.filled[other] <= 3 * WIDTH // 4:
+                settle(profile, other)
                 for k in range(profile.filled[other]):
                     move(profile, other, k, block, profile.filled[block] + k)
                 profile.filled[block] += profile.filled[other]
@@ -229,7 +257,7 @@ def book(state: ProfileState, item: int, sign: int) -> None:
     group = problem.item_group[item]
     inside = scratch.take
     units = scratch.left
-    procs, used, loads = 0, 0, False
+    procs, used, loads, even = 0, 0, False, sign > 0
     for k in range(clusters):
         inside[k] = 0
     for u in range(first, last):
@@ -237,6 +265,7 @@ def book(state: ProfileState, item: int, sign: int) -> None:
         used += inside[k] == 0
         inside[k] += out.use_procs[u]
         procs += out.use_procs[u]
+        even &= problem.class_grain[out.use_class[u]] == 1
     for k in range(clusters):
         units[k] = 0
         if used > 1:
@@ -249,9 +278,26 @@ def book(state: ProfileState, item: int, sign: int) -> None:
     cut(profile, end)
     place, i = locate(profile, start)
     block = profile.block[place]
-    if sign > 0:
+    if sign > 0 and profile.dip[block, i] == 0:
         profile.dip[block, i] = 1
+        profile.dips[block] += 1
     while profile.time[block, i] < end:
+        if i == 0 and even and profile.time[block, profile.filled[block] - 1] < end:
+            for u in range(first, last):
+                c = out.use_class[u]
+                slots = out.use_procs[u] * problem.need[group, c]
+                profile.owed[block, c] += slots
+                profile.owed[block, classes + problem.class_cluster[c]] += slots
+                profile.owes[block] += slots
+                profile.bounds[block, 0] -= slots
+                profile.bounds[block, 1] -= slots
+            for k in range(clusters if loads else 0):
+                profile.owed_load[block, k] += units[k]
+            place += 1
+            block = profile.block[place]
+            continue
+        if not even:
+            settle(profile, block)
         row = profile.row[block, i]
         gone, peak, fell = 0, profile.peak[block, i], False
         for u in range(first, last):
@@ -263,7 +309,7 @@ def book(state: ProfileState, item: int, sign: int) -> None:
             grain = problem.class_grain[c]
             if grain > 1:
                 slots = before // grain - profile.free[row, c] // grain
-            fell |= slots > 0 and profile.free[row, k] == peak
+            fell |= slots > 0 and profile.free[row, k] == peak and profile.owes[block] == 0
             profile.free[row, k] -= slots
             peak = max(peak, profile.free[row, k])
             gone += slots

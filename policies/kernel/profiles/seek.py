@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import data_ready, least_time, soonest
 from coalloc.policies.kernel.profiles.fit import Fit, Run, window
-from coalloc.policies.kernel.profiles.profile import book, locate
+from coalloc.policies.kernel.profiles.profile import book, locate, settle
 from coalloc.policies.kernel.state import (
     BLOCKS,
     MEMORY,
@@ -34,7 +34,10 @@ def clear(
     while True:
         block = profile.block[at]
         bounds = profile.bounds
+        if bounds[block, 2] >= peak > 0:
+            settle(profile, block)
         if j > 0 or bounds[block, 0] < total or bounds[block, 2] < peak:
+            settle(profile, block)
             while j < profile.filled[block]:
                 if profile.time[block, j] >= end and (at > place or j > i):
                     return place, i, start
@@ -48,7 +51,9 @@ def clear(
                             while at < blocks:
                                 block = profile.block[at]
                                 if bounds[block, 1] >= total and bounds[block, 3] >= peak:
-                                    break
+                                    settle(profile, block)
+                                    if bounds[block, 3] >= peak:
+                                        break
                                 at += 1
                             if at >= blocks:
                                 return -1, 0, start
