@@ -140,10 +140,13 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         item_splits=np.array([item.splits for item in items], dtype=np.bool_),
         item_apart=np.array(
             [
-                len(item.parts) > 0
-                or any(mode[3] > 0.0 for mode in item.modes)
-                or any(g >= 0.0 for _, g in item.parents)
-                or len(item.arrival) > 0
+                item.task is not None  # nothing else has data to wait for
+                and (
+                    len(item.parts) > 0
+                    or any(mode[3] > 0.0 for mode in item.modes)
+                    or any(g >= 0.0 for _, g in item.parents)
+                    or len(item.arrival) > 0
+                )
                 for item in items
             ],
             dtype=np.bool_,

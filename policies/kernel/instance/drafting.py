@@ -14,7 +14,7 @@ from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
-from coalloc.policies.kernel.instance.kinds import Kind, Needs
+from coalloc.policies.kernel.instance.kinds import Capacity, Kind, Needs
 from coalloc.policies.kernel.instance.modes import Item, Mode, may_split, offered, smallest
 
 Why = tuple[Reason, str]
@@ -147,22 +147,22 @@ class Drafter:
             item.splits = may_split(item.job, self.options, len(self.links))
         if item.task is not None and self._spread(item, item.task, needs.usable):
             return None
-        item.modes = self._modes(item, needs.usable, needs.apart[0])
+        item.modes = self._modes(item, needs.usable)
         if item.modes:
             return None
         low = smallest(item)
         may = item.task is not None and self._spread(item, item.task, needs.exists)
-        if may or self._modes(item, needs.exists, needs.apart[1]):
-            free = sum(needs.apart[0]) if item.splits else max(needs.usable, default=0)
+        if may or self._modes(item, needs.exists):
+            free = needs.usable.total if item.splits else needs.usable.largest
             return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
         return Reason.INFEASIBLE, self._why_never(item, needs, low)
 
-    def _spread(self, item: Item, task: Task, free: list[int]) -> bool:
+    def _spread(self, item: Item, task: Task, free: Capacity) -> bool:
         """Spread a task that no cluster holds alone, on its fewest processes, if that can be."""
         procs = task.min_procs
-        if procs <= max(free, default=0) or self.rule == "forbidden":
+        if procs <= free.largest or self.rule == "forbidden":
             return False
-        take = split_task(procs, free, self.links, task.comm_gb)
+        take = split_task(procs, free.alone, self.links, task.comm_gb)
         if take is None:
             return False
         clusters = self.by_name
@@ -174,32 +174,31 @@ class Drafter:
         item.rates = tuple(loads.get(name, 0.0) for name in clusters)
         return True
 
-    def _modes(self, item: Item, free: list[int], apart: list[int]) -> list[Mode]:
-        """Return the modes that would fit on empty clusters of these sizes, alone or together."""
-        splits = item.splits
-        largest = max(free, default=0)
+    def _modes(self, item: Item, free: Capacity) -> list[Mode]:
+        """Return the modes that would fit on these empty clusters, alone or together."""
+        splits, largest = item.splits, free.largest
         if splits and self.rule == "needed" and smallest(item) <= largest:
             splits = False
-        cap = sum(apart) if splits else largest
+        nodes = item.shape.min_nodes
         modes = [
             mode
-            for mode in offered(item, cap)
-            if mode[0] <= largest or (splits and self._parts_hold(item, mode[0], apart))
+            for mode in offered(item, free.total if splits else largest)
+            if mode[0] >= nodes
+            and (mode[0] <= largest or (splits and self._parts_hold(item, mode[0], free)))
         ]
-        modes = [mode for mode in modes if mode[0] >= item.shape.min_nodes]
         if modes:
             item.splits = splits
         return modes
 
-    def _parts_hold(self, item: Item, procs: int, free: list[int]) -> bool:
-        if procs > sum(free) or item.proc_gbps <= 0.0:
-            return procs <= sum(free)
+    def _parts_hold(self, item: Item, procs: int, free: Capacity) -> bool:
+        if procs > free.total or item.proc_gbps <= 0.0:
+            return procs <= free.total
         links = [link * self.threshold for link in self.links]
         low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
-        return split(procs, free, low) is not None
+        return split(procs, free.apart, low) is not None
 
     def _why_never(self, item: Item, needs: Needs, low: int) -> str:
-        total, largest = sum(needs.apart[1]), max(needs.exists, default=0)
+        total, largest = needs.exists.total, needs.exists.largest
         if item.shape != ONE_SLOT:
             what = f"needs {low} processes on {item.shape.min_nodes} nodes or more of its shape"
             return f"{what}; {largest} fit on one cluster, {total} on all"
@@ -234,9 +233,8 @@ class Drafter:
             kinds=fits,
             memory_mb=job.memory_mb_per_proc,
             exempt=exempt,
-            usable=[_most(found, shape, shape.min_nodes) for found in up],
-            exists=[_most(found, shape, shape.min_nodes) for found in rooms],
-            apart=([_most(found, shape) for found in up], [_most(one, shape) for one in rooms]),
+            usable=_capacity(up, shape),
+            exists=_capacity(rooms, shape),
         )
         self.by_key[key] = len(self.needs)
         self.needs.append(needs)
@@ -249,6 +247,12 @@ class Drafter:
             (n in own or n in site) and own.get(n, count) >= count <= site.get(n, count)
             for n, count in shape.per_job.items()
         )
+
+
+def _capacity(rooms: list[list[tuple[int, int, bool]]], shape: Shape) -> Capacity:
+    """Of the nodes of each cluster: processes of each, how many, and whether they are up."""
+    alone = [_most(found, shape, shape.min_nodes) for found in rooms]
+    return Capacity(alone, [_most(found, shape) for found in rooms])
 
 
 def _most(rooms: list[tuple[int, int, bool]], shape: Shape, nodes: int = 1) -> int:

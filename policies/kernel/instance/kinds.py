@@ -98,18 +98,26 @@ class Group:
     exempt: frozenset[int]
 
 
+class Capacity:
+    """Processes that empty clusters take."""
+
+    __slots__ = ("alone", "apart", "largest", "total")
+
+    def __init__(self, alone: list[int], apart: list[int]) -> None:
+        self.alone, self.largest = alone, max(alone, default=0)
+        """Each cluster alone, and the largest of them."""
+        self.apart, self.total = apart, sum(apart)
+        """Each where others may have some of the nodes that are asked for, and all together."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Needs:
-    """Requirements of a job on its nodes, from which kinds are made.
-
-    `usable` is the number of processes that each cluster takes if it is empty, with the nodes that
-    are up; `exists` the same with all nodes.
-    """
+    """Requirements of a job on its nodes, from which kinds are made."""
 
     kinds: tuple[bool, ...]
     memory_mb: int
     exempt: frozenset[int]
-    usable: list[int]
-    exists: list[int]
-    apart: tuple[list[int], list[int]]
-    """The same where other clusters may have some of the nodes that it asks for."""
+    usable: Capacity
+    """With the nodes that are up."""
+    exists: Capacity
+    """With all nodes."""
