@@ -56,6 +56,7 @@ def _end_unrun(
             state.put(replace(record, rest=replace(rest, indices="", left=0, ends=ends)))
             state.tell(now, EventKind.JOB_CANCELLING, record.id, members=rest.left, detail=detail)
         return
+    end_waiting_parts(state, record.id, now)
     state.put(
         replace(
             record,
@@ -72,6 +73,18 @@ def _end_unrun(
     state.log("job_ended", job=record.id, **whose, state=str(end), exit_code=None, detail=detail)
     if record.foreign and reason != CANCELLED_THERE:
         dismiss(state, record)
+
+
+def end_waiting_parts(state: State, whole: str, now: float) -> None:
+    """End tasks or pieces that wait to run again, in an older store also those that had begun."""
+    flow = state.composites.get(whole)
+    for job in () if flow is None else tuple(flow.jobs()):
+        record = state.jobs.get(job)
+        if record is not None and record.is_waiting:
+            why = "its job was stopped" if record.chunks else "its workflow was stopped"
+            end = replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled")
+            state.put(replace(end, detail=why))
+            state.emit(now, EventKind.JOB_ENDED, record.id, state="cancelled", detail=why)
 
 
 def dismiss(state: State, record: JobRecord) -> None:

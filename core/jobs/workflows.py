@@ -29,7 +29,13 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import has_started
-from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting, release_dependents
+from coalloc.core.jobs.ends import (
+    abort_parts,
+    begin_cancelling,
+    end_waiting,
+    end_waiting_parts,
+    release_dependents,
+)
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob, WorkflowJob
 from coalloc.model.values import replace
@@ -157,15 +163,7 @@ def settle(state: State, flow: Flow, now: float) -> None:
     if flow.placed or (flow.open and not is_stopping(workflow, flow)):
         return
     end = _end_of(state, workflow, flow)
-    # In an older store also those that had been let begin by a parent that is lost now.
-    for job in tuple(flow.jobs()):
-        record = state.jobs.get(job)
-        if record is not None and record.is_waiting:
-            why = "its job was stopped" if record.chunks else "its workflow was stopped"
-            state.put(
-                replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
-            )
-            state.emit(now, EventKind.JOB_ENDED, record.id, state="cancelled", detail=why)
+    end_waiting_parts(state, flow.id, now)
     state.put(replace(end, ended=now))
     fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
     fields["detail"] = end.detail

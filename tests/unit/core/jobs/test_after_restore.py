@@ -8,7 +8,7 @@ from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Forget, Hello, Prepare, Report, Start, Started
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
+from coalloc.core.base.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit, Update
 from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK, OVERTAKEN, TOLD, is_untold
@@ -261,6 +261,17 @@ def test_a_released_workflow_gives_its_task_another_attempt() -> None:
     assert [order.attempt for _, order in site.orders_for(task, Prepare)] == [2]
     site.report("b", part(task, 1, PartState.RUNNING))
     assert [(c, o.attempt) for c, o in site.orders_for(task, Abort)] == [("b", 1)]
+
+
+def test_a_released_workflow_that_its_deadline_ends_leaves_no_task_waiting() -> None:
+    site, flow = restored_workflow()
+    hello(site, "a")
+    site.ask(Release(job=flow))
+    site.ask(Update(job=flow, finish_by=site.now + 10_000.0))
+    assert site.job(f"{flow}.1").is_waiting
+    site.wait(10_000.0)
+    assert (site.job(flow).state, site.job(flow).reason) == (JobState.CANCELLED, "deadline")
+    assert site.job(f"{flow}.1").state is JobState.CANCELLED
 
 
 def test_a_workflow_stays_held_for_somebody_to_decide_when_another_task_is_lost() -> None:
