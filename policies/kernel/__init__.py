@@ -62,8 +62,8 @@ blocks of up to `WIDTH` entries (start time, row, and two numbers for skipping) 
 block whose maxima are too small, or whose minima are large enough, is passed in one step. ``dip``
 marks a row that may offer less than the one before it: only these can lower the minimum over a
 window. `book` takes or gives back a placement; of a block that a placement covers it only notes
-what that takes of each row (``owed``), and `settle` takes it off when a row is to be read. Loads
-are whole numbers of 2**-44 of a link's capacity: they add up without drift.
+what that takes of each row (``owed``), and `apply_owed` takes it off when a row is to be read.
+Loads are whole numbers of 2**-44 of a link's capacity: they add up without drift.
 
 *Fit.* `window` tries one start: levels of power from the strongest on, each with its own run time
 A / power + B, its own window, and the minimum of free slots over it; the first level that fits ends

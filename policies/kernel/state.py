@@ -107,7 +107,7 @@ class Profile(NamedTuple):
     dip: Annotated[Ints, "blocks", WIDTH]
     dips: Annotated[Ints, "blocks"]
     bounds: Annotated[Ints, "blocks", 4]  # min total, max total, min peak, max peak
-    owed: Annotated[Counts, "blocks", "units"]  # to take off each row of `free`: see `settle`
+    owed: Annotated[Counts, "blocks", "units"]  # to take off each row of `free`: see `apply_owed`
     owed_load: Annotated[Ints, "blocks", "K"]  # to add to each row of `load`
     owes: Annotated[Ints, "blocks"]  # the same of each total; 0: all is taken off
     size: Annotated[Ints, 4]  # ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS

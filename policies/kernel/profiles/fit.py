@@ -18,7 +18,7 @@ from coalloc.policies.kernel.loads import (
     one_cluster,
     onto_classes,
 )
-from coalloc.policies.kernel.profiles.profile import settle
+from coalloc.policies.kernel.profiles.profile import apply_owed
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -171,7 +171,7 @@ def retreat(state: ProfileState, run: Run, size: int, start: float, place: int, 
         if run.only < 0 or problem.class_cluster[c] == run.only:
             scratch.least[z] = MOST_UNITS
     while True:
-        settle(profile, profile.block[place])
+        apply_owed(profile, profile.block[place])
         free = profile.free[profile.row[profile.block[place], i]]
         left = room(problem, scratch, run, size, free)
         if left < run.procs or profile.time[profile.block[place], i] <= start:
@@ -211,7 +211,7 @@ def descend(
             return place, i - 1, False  # -1 is before the first entry of the block
         if profile.dip[block, i] == 0:
             continue
-        settle(profile, block)
+        apply_owed(profile, block)
         row = profile.row[block, i]
         for k in range(scratch.loaded.size):
             scratch.loaded[k] = max(scratch.loaded[k], profile.load[row, k])
@@ -270,7 +270,7 @@ def window(state: ProfileState, run: Run, start: float, place: int, i: int, cuto
     group = run.group
     classes, powers = problem.group_class[group], problem.class_power
     shortest = max(SHORTEST, FINEST * abs(start))
-    settle(profile, profile.block[place])
+    apply_owed(profile, profile.block[place])
     row = profile.row[profile.block[place], i]
     size = enter(state, run, start, row, cutoff)
     for k in range(problem.link_gbps.size):

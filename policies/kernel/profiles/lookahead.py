@@ -7,7 +7,7 @@ from typing import Any
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import closes, least_time
-from coalloc.policies.kernel.profiles.profile import locate, settle
+from coalloc.policies.kernel.profiles.profile import apply_owed, locate
 from coalloc.policies.kernel.state import (
     BLOCK,
     BLOCKS,
@@ -91,7 +91,7 @@ def look_ahead(state: ProfileState, t: float) -> tuple[int, int, float]:
     """
     problem, profile, scratch = state.problem, state.profile, state.scratch
     place, i = locate(profile, t)
-    settle(profile, profile.block[place])
+    apply_owed(profile, profile.block[place])
     row = profile.row[profile.block[place], i]
     least, stair, times = scratch.stair_least, scratch.stair, scratch.stair_time
     for c in range(least.size):
@@ -111,7 +111,7 @@ def look_ahead(state: ProfileState, t: float) -> tuple[int, int, float]:
         if profile.dip[block, i] == 0:
             continue
         seen += 1
-        settle(profile, block)
+        apply_owed(profile, block)
         measure(problem, profile.free[profile.row[block, i]], least, scratch.shared, stair[steps])
         if stair[steps, 0] < stair[steps - 1, 0]:
             times[steps] = profile.time[block, i]

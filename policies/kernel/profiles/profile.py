@@ -62,7 +62,7 @@ def bound(profile: Profile, block: int) -> None:
 
 
 @helper()
-def settle(profile: Profile, block: int) -> None:
+def apply_owed(profile: Profile, block: int) -> None:
     """Take off the rows of a block what `book` has noted for all of them: before one is read."""
     if profile.owes[block] == 0:
         return
@@ -121,7 +121,7 @@ def cut(profile: Profile, t: float) -> None:
     if profile.time[block, i] == t:
         return
     if profile.filled[block] == WIDTH:
-        settle(profile, block)
+        apply_owed(profile, block)
         half = WIDTH // 2
         other = add_block(profile, place + 1)
         for k in range(half, WIDTH):
@@ -158,7 +158,7 @@ def remove(profile: Profile, place: int, i: int) -> None:
     """Take a row out; no block becomes empty."""
     block = profile.block[place]
     size = profile.size
-    settle(profile, block)
+    apply_owed(profile, block)
     profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
     size[FREE_ROWS] += 1
     size[ROWS] -= 1
@@ -172,7 +172,7 @@ def remove(profile: Profile, place: int, i: int) -> None:
         if profile.filled[block] < WIDTH // 4 and place + 1 < size[BLOCKS]:
             other = profile.block[place + 1]
             if profile.filled[block] + profile.filled[other] <= 3 * WIDTH // 4:
-                settle(profile, other)
+                apply_owed(profile, other)
                 for k in range(profile.filled[other]):
                     move(profile, other, k, block, profile.filled[block] + k)
                 profile.filled[block] += profile.filled[other]
@@ -238,34 +238,24 @@ def reset(problem: Problem, base: Base, profile: Profile) -> None:
             bound(profile, block)
 
 
-@kernel
-def book_all(state: ProfileState, items: Ints, sign: int) -> None:
-    """Take (1) or give back (-1) what each of these items uses."""
-    for item in items:
-        book(state, item, sign)
-
-
 @helper()
-def book(state: ProfileState, item: int, sign: int) -> None:
-    """Take (1) or give back (-1) what an item uses."""
-    problem, profile, scratch, out = state.problem, state.profile, state.scratch, state.out
-    start, end = out.start[item], out.end[item]
-    clusters = problem.link_gbps.size
-    classes = problem.class_power.size
-    first = out.use_first[item]
-    last = first + out.use_count[item]
-    group = problem.item_group[item]
-    inside = scratch.take
-    units = scratch.left
-    procs, used, loads, even = 0, 0, False, sign > 0
+def measure_use(state: ProfileState, item: int, sign: int) -> tuple[bool, bool]:
+    """Write what an item puts on the links; whether that is anything, and whether it uses slots.
+
+    The other units of a class are counted one by one, from which whole slots follow in each row.
+    """
+    problem, scratch, out = state.problem, state.scratch, state.out
+    clusters, first = problem.link_gbps.size, out.use_first[item]
+    inside, units = scratch.take, scratch.left
+    procs, used, loads, slots = 0, 0, False, True
     for k in range(clusters):
         inside[k] = 0
-    for u in range(first, last):
+    for u in range(first, first + out.use_count[item]):
         k = problem.class_cluster[out.use_class[u]]
         used += inside[k] == 0
         inside[k] += out.use_procs[u]
         procs += out.use_procs[u]
-        even &= problem.class_grain[out.use_class[u]] == 1
+        slots &= problem.class_grain[out.use_class[u]] == 1
     for k in range(clusters):
         units[k] = 0
         if used > 1:
@@ -274,6 +264,64 @@ def book(state: ProfileState, item: int, sign: int) -> None:
         if problem.item_wide[item] >= 0:
             units[k] = sign * problem.wide_units[problem.item_wide[item], k]
         loads |= units[k] != 0
+    return loads, slots
+
+
+@helper()
+def book_block(state: ProfileState, item: int, block: int) -> None:
+    """Note what an item takes of all rows of a block."""
+    problem, profile, out = state.problem, state.profile, state.out
+    classes, first = problem.class_power.size, out.use_first[item]
+    for u in range(first, first + out.use_count[item]):
+        c = out.use_class[u]
+        slots = out.use_procs[u] * problem.need[problem.item_group[item], c]
+        profile.owed[block, c] += slots
+        profile.owed[block, classes + problem.class_cluster[c]] += slots
+        profile.owes[block] += slots
+        profile.bounds[block, 0] -= slots
+        profile.bounds[block, 1] -= slots
+    for k in range(problem.link_gbps.size):
+        profile.owed_load[block, k] += state.scratch.left[k]
+
+
+@helper()
+def book_row(state: ProfileState, item: int, sign: int, block: int, i: int, loads: bool) -> None:
+    """Take or give back what an item uses in one row.
+
+    Of a block that owes something the largest sum of one cluster stays as it is, an upper bound.
+    """
+    problem, profile, out = state.problem, state.profile, state.out
+    clusters, classes = problem.link_gbps.size, problem.class_power.size
+    first, row = out.use_first[item], profile.row[block, i]
+    gone, peak, fell = 0, profile.peak[block, i], False
+    for u in range(first, first + out.use_count[item]):
+        c = out.use_class[u]
+        k = classes + problem.class_cluster[c]
+        slots = sign * out.use_procs[u] * problem.need[problem.item_group[item], c]
+        before = profile.free[row, c]
+        profile.free[row, c] -= slots
+        grain = problem.class_grain[c]
+        if grain > 1:
+            slots = before // grain - profile.free[row, c] // grain
+        fell |= slots > 0 and profile.free[row, k] == peak and profile.owes[block] == 0
+        profile.free[row, k] -= slots
+        peak = max(peak, profile.free[row, k])
+        gone += slots
+    profile.total[block, i] -= gone
+    if fell:
+        peak = 0
+        for k in range(clusters):
+            peak = max(peak, profile.free[row, classes + k])
+    for k in range(clusters if loads else 0):
+        profile.load[row, k] += state.scratch.left[k]
+    profile.peak[block, i] = peak
+
+
+@helper()
+def book(state: ProfileState, item: int, sign: int) -> None:
+    """Take (1) or give back (-1) what an item uses."""
+    profile, start, end = state.profile, state.out.start[item], state.out.end[item]
+    loads, slots = measure_use(state, item, sign)
     cut(profile, start)
     cut(profile, end)
     place, i = locate(profile, start)
@@ -282,45 +330,15 @@ def book(state: ProfileState, item: int, sign: int) -> None:
         profile.dip[block, i] = 1
         profile.dips[block] += 1
     while profile.time[block, i] < end:
-        if i == 0 and even and profile.time[block, profile.filled[block] - 1] < end:
-            for u in range(first, last):
-                c = out.use_class[u]
-                slots = out.use_procs[u] * problem.need[group, c]
-                profile.owed[block, c] += slots
-                profile.owed[block, classes + problem.class_cluster[c]] += slots
-                profile.owes[block] += slots
-                profile.bounds[block, 0] -= slots
-                profile.bounds[block, 1] -= slots
-            for k in range(clusters if loads else 0):
-                profile.owed_load[block, k] += units[k]
+        by_block = slots and sign > 0
+        if by_block and i == 0 and profile.time[block, profile.filled[block] - 1] < end:
+            book_block(state, item, block)
             place += 1
             block = profile.block[place]
             continue
-        if not even:
-            settle(profile, block)
-        row = profile.row[block, i]
-        gone, peak, fell = 0, profile.peak[block, i], False
-        for u in range(first, last):
-            c = out.use_class[u]
-            k = classes + problem.class_cluster[c]
-            slots = sign * out.use_procs[u] * problem.need[group, c]
-            before = profile.free[row, c]
-            profile.free[row, c] -= slots
-            grain = problem.class_grain[c]
-            if grain > 1:
-                slots = before // grain - profile.free[row, c] // grain
-            fell |= slots > 0 and profile.free[row, k] == peak and profile.owes[block] == 0
-            profile.free[row, k] -= slots
-            peak = max(peak, profile.free[row, k])
-            gone += slots
-        profile.total[block, i] -= gone
-        if fell:
-            peak = 0
-            for k in range(clusters):
-                peak = max(peak, profile.free[row, classes + k])
-        for k in range(clusters if loads else 0):
-            profile.load[row, k] += units[k]
-        profile.peak[block, i] = peak
+        if not by_block:
+            apply_owed(profile, block)
+        book_row(state, item, sign, block, i, loads)
         i += 1
         if i == profile.filled[block]:
             bound(profile, block)
@@ -328,3 +346,10 @@ def book(state: ProfileState, item: int, sign: int) -> None:
             block = profile.block[place]
             i = 0
     bound(profile, block)
+
+
+@kernel
+def book_all(state: ProfileState, items: Ints, sign: int) -> None:
+    """Take (1) or give back (-1) what each of these items uses."""
+    for item in items:
+        book(state, item, sign)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import data_ready, least_time, soonest
 from coalloc.policies.kernel.profiles.fit import Fit, Run, window
-from coalloc.policies.kernel.profiles.profile import book, locate, settle
+from coalloc.policies.kernel.profiles.profile import apply_owed, book, locate
 from coalloc.policies.kernel.state import (
     BLOCKS,
     MEMORY,
@@ -35,9 +35,9 @@ def clear(
         block = profile.block[at]
         bounds = profile.bounds
         if bounds[block, 2] >= peak > 0:
-            settle(profile, block)
+            apply_owed(profile, block)
         if j > 0 or bounds[block, 0] < total or bounds[block, 2] < peak:
-            settle(profile, block)
+            apply_owed(profile, block)
             while j < profile.filled[block]:
                 if profile.time[block, j] >= end and (at > place or j > i):
                     return place, i, start
@@ -51,7 +51,7 @@ def clear(
                             while at < blocks:
                                 block = profile.block[at]
                                 if bounds[block, 1] >= total and bounds[block, 3] >= peak:
-                                    settle(profile, block)
+                                    apply_owed(profile, block)
                                     if bounds[block, 3] >= peak:
                                         break
                                 at += 1

@@ -23,7 +23,7 @@ from math import inf
 
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.profiles.lookahead import look_ahead, promising, survey
-from coalloc.policies.kernel.profiles.profile import forget, locate, reset, settle
+from coalloc.policies.kernel.profiles.profile import apply_owed, forget, locate, reset
 from coalloc.policies.kernel.profiles.seek import hold, seek
 from coalloc.policies.kernel.profiles.stream_state import (
     ARRIVED,
@@ -61,7 +61,7 @@ def start_strictly(state: ProfileState, stream: Stream, t: float) -> None:
     while count[FIRST] < count[LAST]:
         item = stream.queue[count[FIRST]]
         place, i = locate(profile, t)
-        settle(profile, profile.block[place])
+        apply_owed(profile, profile.block[place])
         if problem.mode_procs[item] > profile.total[profile.block[place], i]:
             return
         found = seek(state, item, t, False)

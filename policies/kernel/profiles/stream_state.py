@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coalloc.policies.kernel.heap import pop, push
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import least_time
-from coalloc.policies.kernel.profiles.profile import book, locate, remove, settle
+from coalloc.policies.kernel.profiles.profile import apply_owed, book, locate, remove
 from coalloc.policies.kernel.record import Bools, Floats, Ints, record
 from coalloc.policies.kernel.state import (
     FINEST,
@@ -53,9 +53,9 @@ def tidy(profile: Profile, t: float) -> None:
         before = profile.row[block, i - 1]
     else:
         other = profile.block[place - 1]
-        settle(profile, other)
+        apply_owed(profile, other)
         before = profile.row[other, profile.filled[other] - 1]
-    settle(profile, block)
+    apply_owed(profile, block)
     row = profile.row[block, i]
     for c in range(profile.free.shape[1]):
         if profile.free[row, c] != profile.free[before, c]:
