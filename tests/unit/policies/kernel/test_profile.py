@@ -32,21 +32,26 @@ def amounts(profile: Profile) -> Iterator[tuple[Any, ...]]:
     for block in profile.block[: profile.size[BLOCKS]]:
         for i in range(profile.filled[block]):
             row = profile.row[block, i]
-            numbers = (profile.total[block, i], profile.peak[block, i])
-            here = (*profile.free[row], *profile.load[row], *numbers)
+            free = profile.free[row] - profile.owed[block]
+            load = profile.load[row] + profile.owed_load[block]
+            here = (*free, *load, profile.total[block, i] - profile.owes[block])
             if here != last:
                 yield profile.time[block, i], *here
             last = here
 
 
 def check_bounds(profile: Profile) -> None:
-    """Blocks are in order, and their bounds are true."""
+    """Blocks are in order, and their bounds true; peaks are too high where something is owed."""
     times = []
     for block in profile.block[: profile.size[BLOCKS]]:
-        count = profile.filled[block]
+        count, owes = profile.filled[block], profile.owes[block]
         assert count > 0
-        total, peak = profile.total[block, :count], profile.peak[block, :count]
+        total, peak = profile.total[block, :count] - owes, profile.peak[block, :count]
         assert list(profile.bounds[block]) == [total.min(), total.max(), peak.min(), peak.max()]
+        free = profile.free[profile.row[block, :count], 2:] - profile.owed[block, 2:]
+        assert (free.sum(axis=1) == total).all()
+        largest = np.maximum(free.max(axis=1), 0)  # they book more than there is
+        assert (largest <= peak).all() if owes else (largest == np.maximum(peak, 0)).all()
         assert profile.dips[block] == profile.dip[block, :count].sum()
         times += list(profile.time[block, :count])
     assert times == sorted(set(times))
@@ -67,9 +72,8 @@ def compiled_case(jobs: int) -> Compiled:
     return compile_intake(read_queue(case(clusters, queue, running), {}))
 
 
-@settings(max_examples=60)
-@given(bookings=BOOKINGS)
-def test_what_is_given_back_is_free_again(bookings: list[tuple[int, int, int, int]]) -> None:
+def book_and_give_back(bookings: list[tuple[int, int, int, int]]) -> None:
+    """Book them beside a count by seconds, and give them back."""
     compiled = compiled_case(len(bookings))
     problem = compiled.problem
     profile, scratch = make_profile(problem, compiled.base), make_scratch(problem)
@@ -77,18 +81,37 @@ def test_what_is_given_back_is_free_again(bookings: list[tuple[int, int, int, in
     state = ProfileState(problem, profile, scratch, out, any_mode(len(bookings)))
     begin(state, compiled.base)
     before, used = list(amounts(profile)), 0
+    taken = np.zeros((400, 2), np.int64)  # by second, of each class
     for item, (start, length, on_a, on_b) in enumerate(bookings):
         out.start[item], out.end[item] = float(start), float(start + length)
         out.use_first[item], out.use_count[item] = used, 2
         out.use_class[used : used + 2] = [0, 1]
         out.use_procs[used : used + 2] = [on_a, on_b]
         used += 2
+        taken[start : start + length] += [on_a, on_b]
         book_all(state, np.array([item]), 1)
         check_bounds(profile)
+    for t, *free in amounts(profile):
+        assert free[:2] == [9 - (t < 70.0) - taken[int(t), 0], 9 - taken[int(t), 1]]
     for item in range(len(bookings)):
         book_all(state, np.array([item]), -1)
         check_bounds(profile)
     assert list(amounts(profile)) == before
+
+
+@settings(max_examples=60)
+@given(bookings=BOOKINGS)
+def test_what_is_given_back_is_free_again(bookings: list[tuple[int, int, int, int]]) -> None:
+    book_and_give_back(bookings)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_so_it_is_of_a_long_profile_whose_blocks_are_booked_whole(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    columns = (rng.integers(0, 150, 110), rng.choice([20, 200], 110), *rng.integers(0, 4, (2, 110)))
+    book_and_give_back(
+        [(int(s), int(t), int(a), int(b)) for s, t, a, b in zip(*columns, strict=True)]
+    )
 
 
 def naive_starts(width: int, jobs: list[tuple[int, float]]) -> dict[str, float]:
@@ -174,19 +197,27 @@ def naive_easy(width: int, jobs: list[Job], order: list[int], queue: list[int]) 
     return [starts[n] for n in range(len(jobs))]
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_easy_skips_only_blocks_of_which_nothing_fits(own: bool) -> None:
-    """By one order, and with an order of its own for what goes beside the head (`own`)."""
+@pytest.mark.parametrize(
+    ("count", "nodes", "widest", "own"),
+    [
+        (1_300, 16, 11, False),
+        (1_300, 16, 11, True),  # with an order of its own for what goes beside the head
+        (600, 150, 3, True),  # so many run at once that bookings cover blocks of the profile
+    ],
+)
+def test_easy_skips_only_blocks_of_which_nothing_fits(
+    count: int, nodes: int, widest: int, own: bool
+) -> None:
     rng = np.random.default_rng(7)
-    sizes, times = rng.integers(1, 12, 1_300), rng.integers(1, 400, 1_300)
-    begins = rng.choice([0.0, 3000.0], 1_300)
+    sizes, times = rng.integers(1, widest + 1, count), rng.integers(1, 400, count)
+    begins = rng.choice([0.0, 3000.0], count)
     jobs = [(int(p), float(t), float(b)) for p, t, b in zip(sizes, times, begins, strict=True)]
     rows = [rigid(n, p, t, earliest=b) for n, (p, t, b) in enumerate(jobs)]
     queue = list(range(len(jobs)))
     order = sorted(queue, key=lambda n: jobs[n][1]) if own else queue
-    planner = Planner(case([cluster("a", 16)], rows), {})
+    planner = Planner(case([cluster("a", nodes)], rows), {})
     found = planner.decode(order, "easy", queue if own else None).outcome.start
-    assert found.tolist() == naive_easy(16, jobs, order, queue)
+    assert found.tolist() == naive_easy(nodes, jobs, order, queue)
 
 
 def test_floored_power_never_rises() -> None:
