@@ -6,11 +6,13 @@ Imports the standard library only, of a Python that can spawn: it is not sent to
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.fork_server import named
@@ -31,6 +33,35 @@ if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
 
 
+REHEARSED = json.dumps(
+    {
+        **dict.fromkeys(("job", "cluster", "claim", "script", "stderr"), ""),
+        **dict.fromkeys(("nodelist", "hostfile", "rendezvous"), ""),
+        "stdout": os.devnull,
+        "argv": ["true"],
+        "cwd": "/",
+        "env": {},
+        "uid": None,
+        "attempt": 1,
+        "part": 0,
+        "size": 1,
+        "ranks": [{"rank": 0, "node": "", "local_rank": 0, "local_size": 1}],
+    }
+)
+"""Specification of no part."""
+
+
+def rehearsed() -> RunnerSpec:
+    """Read a specification while there is none.
+
+    Who was forked copies each page of memory when it first needs it: what waits for a part does so
+    before, by doing what it will do then.
+    """
+    with open(os.devnull, encoding="utf-8") as file:
+        spec: RunnerSpec = json.loads(file.read() or REHEARSED)
+    return spec
+
+
 class SettledRank(Rank):
     """A process that has shed its signals before it knew its part."""
 
@@ -40,6 +71,9 @@ class SettledRank(Rank):
         Rank._shed_signals()
         os.setpgid(0, 0)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        nobody = cls(rehearsed(), 0, account_for(None))
+        for fd in set(nobody._prepare_files(nobody.environment())[1]):
+            os.close(fd)
         folder = os.fsdecode(os.read(told, PAGE))
         if folder and os.getppid() == runner:
             spec = started_once(read_spec(folder))
@@ -100,14 +134,17 @@ class SpawningRunner(PackRunner):
     blank_group = ""
 
     @classmethod
-    def run_when_told(cls, sock: socket.socket, group: str) -> None:
+    def run_when_told(cls, sock: socket.socket, root: str, group: str) -> None:
         """Be ready for a part with this cgroup; run the one that comes over the socket, if any."""
         runner = cls("", os.open(os.devnull, os.O_RDONLY), -1)
-        runner.spec = cast("RunnerSpec", {"uid": None})  # while there is none
         runner._settle()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         account_for(None)  # has what looks accounts up loaded
         runner._fork_blank(sock, group)
+        runner.spec = rehearsed()
+        with runner._file_or_none():
+            runner.status.fd = os.open(root, os.O_TMPFILE | os.O_RDWR, 0o600)
+            runner.status.preallocate(1)
         folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
         sock.close()
         if not folder:
@@ -127,7 +164,20 @@ class SpawningRunner(PackRunner):
         os.dup2(orders_fd, runner.orders_fd, inheritable=False)
         os.close(orders_fd)
         runner.folder = runner.status.folder = os.fsdecode(folder)
+        with runner._file_or_none():
+            made = runner.status.fd  # with a folder, though not needed, it is linkat(2) that links
+            os.link(f"/proc/self/fd/{made}", f"{runner.folder}/status", src_dir_fd=made)
         runner.run()
+
+    @contextlib.contextmanager
+    def _file_or_none(self) -> Iterator[None]:
+        """Go on without the status file that was made ahead where that fails."""
+        try:
+            yield
+        except OSError:
+            if self.status.fd >= 0:
+                os.close(self.status.fd)
+            self.status.fd = -1
 
     def _fork_blank(self, sock: socket.socket, group: str) -> None:
         """Fork the first process of the part, in its cgroup."""
