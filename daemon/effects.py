@@ -31,9 +31,9 @@ from coalloc.wire.server import ExecutorPeer, Server
 
 
 def carry_out(service: Service, effects: list[Effect], now: float) -> None:
-    """Carry out effects that are on disk in their order, each by the part that can."""
+    """Carry out effects that are on disk, orders first, else in their order."""
     state = service.core.state
-    for effect in effects:
+    for effect in sorted(effects, key=lambda effect: not isinstance(effect, SendOrder)):
         match effect:
             case SendOrder(cluster=cluster, seq=seq, order=order):
                 service.delivery.add(cluster, seq, order)
