@@ -25,6 +25,7 @@ from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs.after_restore import is_held
 from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.offers import Offers
+from coalloc.core.jobs.workflows import end_resting
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.ranges import EVENT
@@ -115,6 +116,8 @@ def _end(state: State, record: JobRecord, now: float) -> None:
     why = f"could not end by its deadline any more {_by_what(record)}"
     if record.state is JobState.PREPARING:
         abort_parts(state, record, why)
+    if (flow := state.composites.get(record.id)) is not None:
+        end_resting(state, flow, now)  # of a restored one, some have been tried
     end_waiting(state, record, now, JobState.CANCELLED, why, DEADLINE)
 
 

@@ -157,6 +157,17 @@ def settle(state: State, flow: Flow, now: float) -> None:
     if flow.placed or (flow.open and not is_stopping(workflow, flow)):
         return
     end = _end_of(state, workflow, flow)
+    end_resting(state, flow, now)
+    state.put(replace(end, ended=now))
+    fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
+    fields["detail"] = end.detail
+    state.tell(now, EventKind.JOB_ENDED, flow.id, **fields)
+    release_dependents(state, flow.id, now)
+    state.rounds.happened("job_finished")
+
+
+def end_resting(state: State, flow: Flow, now: float) -> None:
+    """End the tasks or pieces that wait for another try, which their workflow does not."""
     # In an older store also those that had been let begin by a parent that is lost now.
     for job in tuple(flow.jobs()):
         record = state.jobs.get(job)
@@ -166,12 +177,6 @@ def settle(state: State, flow: Flow, now: float) -> None:
                 replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
             )
             state.emit(now, EventKind.JOB_ENDED, record.id, state="cancelled", detail=why)
-    state.put(replace(end, ended=now))
-    fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
-    fields["detail"] = end.detail
-    state.tell(now, EventKind.JOB_ENDED, flow.id, **fields)
-    release_dependents(state, flow.id, now)
-    state.rounds.happened("job_finished")
 
 
 def _end_of(state: State, workflow: JobRecord, flow: Flow) -> JobRecord:

@@ -310,7 +310,8 @@ def _has_cause(whole: JobRecord, parts: list[JobRecord]) -> None:
     """Somebody cancelled it or what it needs; or it had a deadline, and nothing had begun."""
     if whole.reason == DEADLINE:
         assert whole.finish_by is not None, f"{whole.id} had no deadline"
-        assert not parts, f"{whole.id} was ended for its deadline, and {parts[0].id} had begun"
+        begun = [part.id for part in parts if part.started is not None]
+        assert not begun, f"{whole.id} was ended for its deadline, and {begun} had begun"
     else:
         assert whole.cancelled_by or whole.needs, f"{whole.id} was cancelled by nobody"
 

@@ -332,3 +332,17 @@ def test_a_workflow_that_was_stopping_ends_when_it_is_released() -> None:
     assert site.job(flow).state is JobState.FAILED
     site.report("b", part(f"{flow}.2", 1, PartState.RUNNING))
     assert [(c, o.attempt) for c, o in site.orders_for(f"{flow}.2", Abort)] == [("b", 1)]
+
+
+def test_a_released_workflow_that_cannot_end_in_time_takes_its_tasks_along() -> None:
+    before = Site({"a": 1}, solving=False)
+    flow = before.submit_workflow("a b", "", finish_by=5000.0)
+    site = Site(
+        {"a": 1}, remembered=copy_of(before, before.job(flow), unreconciled="a"), solving=False
+    )
+    site.report("a", part(f"{flow}.2", 1, PartState.RUNNING))
+    site.ask(Release(job=flow))
+    assert site.job(f"{flow}.2").state is JobState.PENDING
+    site.wait(5000.0)
+    assert (site.job(flow).state, site.job(flow).reason) == (JobState.CANCELLED, "deadline")
+    assert site.job(f"{flow}.2").state is JobState.CANCELLED
