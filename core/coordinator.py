@@ -134,7 +134,8 @@ class Coordinator:
         deadlines.end_due(state, now)
         requeueing.settle_packs(state, now)
         if dispatch.carry_on(state, now):
-            state.rounds.answered(urgent)
+            is_empty = not (state.waiting or state.composites)
+            state.rounds.answered(urgent, is_empty=is_empty)
         arrays.follow(state, now)
         has_committed = was_solving and not state.rounds.is_solving
         rounds.begin_if_due(state, now, has_committed=has_committed)

@@ -30,10 +30,16 @@ from coalloc.wire.codec import ToExecutor
 from coalloc.wire.server import ExecutorPeer, Server
 
 
+TO_EXECUTORS = SendWelcome | AskHello | TurnAway | SendOrder | DropOrders | ResendOrders
+
+
 def carry_out(service: Service, effects: list[Effect], now: float) -> None:
-    """Carry out effects that are on disk in their order, each by the part that can."""
+    """Carry out effects that are on disk, in their order: what executors are told, then the rest.
+
+    A part that is to start waits, and an answer takes longer to write than an order.
+    """
     state = service.core.state
-    for effect in effects:
+    for effect in sorted(effects, key=lambda effect: not isinstance(effect, TO_EXECUTORS)):
         match effect:
             case SendOrder(cluster=cluster, seq=seq, order=order):
                 service.delivery.add(cluster, seq, order)

@@ -57,9 +57,13 @@ class Delivery:
         box.orders[seq] = order
         self.pump(cluster)
 
-    def replay(self, cluster: str, from_seq: int) -> None:
+    def replay(self, cluster: str, from_seq: int | None) -> None:
+        """Send orders again, from a number on; None: the newest that was sent."""
         box = self._boxes.setdefault(cluster, Outbox())
-        box.sent = from_seq - 1
+        if from_seq is not None:
+            box.sent = from_seq - 1
+        elif box.sent in box.orders:
+            box.sent -= 1
         self.pump(cluster)
 
     def done(self, cluster: str, through_seq: int) -> None:

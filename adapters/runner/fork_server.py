@@ -59,8 +59,11 @@ class PartRunner(Protocol):
         """Carry the part to its end and record it."""
 
     @classmethod
-    def run_when_told(cls, sock: socket.socket, group: str) -> None:
-        """Be the runner of the part that comes over the socket, if one does; called in spares."""
+    def run_when_told(cls, sock: socket.socket, root: str, group: str) -> None:
+        """Be the runner of the part that comes over the socket, if one does; called in spares.
+
+        Its folder will be in `root`, and its cgroup is to be `group`.
+        """
 
 
 def named(name: str) -> None:
@@ -184,7 +187,7 @@ class Forks:
         self.group: str | None = None
         """Cgroup of the next part, empty: none; None: no spare is wanted."""
         self._spare: socket.socket | None = None
-        self._pid = 0
+        self._pid, self._root = 0, ""
 
     @property
     def is_spare_due(self) -> bool:
@@ -196,7 +199,7 @@ class Forks:
 
         def run() -> None:
             ours.close()
-            self._runner.run_when_told(theirs, group)
+            self._runner.run_when_told(theirs, self._root, group)
 
         self._pid = self._fork(run)
         self._spare = ours
@@ -210,7 +213,7 @@ class Forks:
 
     def start(self, folder: str, fds: list[int]) -> None:
         """Have a part run; where that fails, it ends as one whose runner died before the start."""
-        pid = 0
+        pid, self._root = 0, os.path.dirname(folder)
         if self._spare is not None:
             with contextlib.suppress(OSError):  # it was killed
                 socket.send_fds(self._spare, [os.fsencode(folder)], fds)

@@ -94,6 +94,8 @@ class NodeRunner(PackRunner):
     def _preallocate(self) -> None:
         """The runner has done it."""
 
+    _synchronise = _preallocate
+
     def _mark_started(self) -> None:
         """The runner has it on disk before it says go."""
 

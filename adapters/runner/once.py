@@ -40,7 +40,9 @@ OF_ARRAYS = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_ST
 
 
 def started_once(spec: RunnerSpec) -> RunnerSpec:
-    """The spec of a runner with the one process that it starts for a command started once."""
+    """The spec of a runner; of a command started once, with the one process that it starts."""
+    if not spec.get("once"):
+        return spec
     ranks = spec["ranks"]
     place = next((each for each in ranks if each["rank"] == 0), None)
     if place is None:

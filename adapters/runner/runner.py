@@ -67,6 +67,13 @@ if TYPE_CHECKING:
 LEFTOVER_GRACE_S = 1.0
 
 
+def read_spec(folder: str) -> RunnerSpec:
+    """Read the specification of a part, by its folder. Raises `OSError` or `ValueError`."""
+    with open(f"{folder}/spec.json", encoding="utf-8") as file:
+        spec: RunnerSpec = json.load(file)
+    return spec
+
+
 class Runner(OrderLoop):
     """One part, from its claim to its end."""
 
@@ -116,8 +123,7 @@ class Runner(OrderLoop):
         self._settle()
         self._load()
         self.spec["cgroup"] = self.cgroup = cgroup.make(self.spec.get("cgroup", ""))
-        if self.spec.get("once"):
-            self.spec = started_once(self.spec)
+        self.spec = started_once(self.spec)
         self.codes = [None] * len(self.spec["ranks"])
         is_held = HOLDS in self.spec["ranks"][0]
         kind = "" if is_held else self.spec.get("stream", "")
@@ -133,16 +139,17 @@ class Runner(OrderLoop):
         self.stop("cancelled", "its runner was told to")
 
     def _load(self) -> None:
-        with (
-            faults_of_files(self.folder),
-            open(f"{self.folder}/spec.json", encoding="utf-8") as file,
-        ):
-            self.spec = json.load(file)
+        with faults_of_files(self.folder):
+            self.spec = read_spec(self.folder)
             self.status.open()
 
     def _preallocate(self) -> None:
         with faults_of_files(self.folder):
             self.status.preallocate(len(self.spec["ranks"]), len(self.spec.get("members", ())))
+
+    def _synchronise(self) -> None:
+        with faults_of_files(self.folder):
+            self.status.synchronise()
 
     def _fork_ranks(self) -> None:
         account = account_for(self.spec["uid"])
@@ -258,6 +265,7 @@ class Runner(OrderLoop):
                 self.ready += 1
                 if self.ready == len(self.codes):
                     self._record(READY, {"pid": os.getpid()})
+                    self._synchronise()  # while others hear of it
                     self._start_if_ready()
             elif kind == "S":
                 at = int(rest.split()[1])

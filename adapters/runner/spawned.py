@@ -11,10 +11,12 @@ import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.fork_server import named
+from coalloc.adapters.runner.once import started_once
 from coalloc.adapters.runner.pack import PackRunner
 from coalloc.adapters.runner.rank import (
     PR_SET_PDEATHSIG,
@@ -24,25 +26,59 @@ from coalloc.adapters.runner.rank import (
     prctl,
     unspare,
 )
+from coalloc.adapters.runner.runner import read_spec
 from coalloc.adapters.runner.status import PAGE, RUNNER_NAME
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
 
 
+REHEARSED = json.dumps(
+    {
+        **dict.fromkeys(("job", "cluster", "claim", "script", "stderr"), ""),
+        **dict.fromkeys(("nodelist", "hostfile", "rendezvous"), ""),
+        "stdout": os.devnull,
+        "argv": ["true"],
+        "cwd": "/",
+        "env": {},
+        "uid": None,
+        "attempt": 1,
+        "part": 0,
+        "size": 1,
+        "ranks": [{"rank": 0, "node": "", "local_rank": 0, "local_size": 1}],
+    }
+)
+"""Specification of no part."""
+
+
+def rehearsed() -> RunnerSpec:
+    """Read a specification while there is none.
+
+    Who was forked copies each page of memory when it first needs it: what waits for a part does so
+    before, by doing what it will do then.
+    """
+    with open(os.devnull, encoding="utf-8") as file:
+        spec: RunnerSpec = json.loads(file.read() or REHEARSED)
+    return spec
+
+
 class SettledRank(Rank):
     """A process that has shed its signals before it knew its part."""
 
     @classmethod
-    def be_told(cls, runner: int, spec_read: int, go_read: int, say_write: int) -> None:
-        """Become a part's first process as soon as its specification comes; return if none does."""
+    def be_told(cls, runner: int, told: int, go_read: int, say_write: int) -> None:
+        """Become a part's first process as soon as its folder is told; return if none is."""
         Rank._shed_signals()
         os.setpgid(0, 0)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        with open(spec_read, encoding="utf-8") as file:
-            spec = json.load(file)
-        if os.getppid() == runner:
-            cls(spec, 0, account_for(spec["uid"])).become(0, go_read, say_write)
+        nobody = cls(rehearsed(), 0, account_for(None))
+        for fd in set(nobody._prepare_files(nobody.environment())[1]):
+            os.close(fd)
+        folder = os.fsdecode(os.read(told, PAGE))
+        if folder and os.getppid() == runner:
+            spec = started_once(read_spec(folder))
+            if not spec.get("stream"):
+                cls(spec, 0, account_for(spec["uid"])).become(0, go_read, say_write)
 
     @staticmethod
     def _shed_signals() -> None:
@@ -94,25 +130,33 @@ class SpawningRunner(PackRunner):
     """One part; its first process may have been forked ahead, its members are spawned."""
 
     blank = 0
-    """Process that was forked ahead, and waits for its specification."""
+    """Process that was forked ahead, and waits for its part."""
     blank_group = ""
 
     @classmethod
-    def run_when_told(cls, sock: socket.socket, group: str) -> None:
+    def run_when_told(cls, sock: socket.socket, root: str, group: str) -> None:
         """Be ready for a part with this cgroup; run the one that comes over the socket, if any."""
         runner = cls("", os.open(os.devnull, os.O_RDONLY), -1)
-        runner.spec = cast("RunnerSpec", {"uid": None})  # while there is none
         runner._settle()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         account_for(None)  # has what looks accounts up loaded
         runner._fork_blank(sock, group)
+        runner.spec = rehearsed()
+        with runner._file_or_none():
+            runner.status.fd = os.open(root, os.O_TMPFILE | os.O_RDWR, 0o600)
+            runner.status.preallocate(1)
         folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
         sock.close()
         if not folder:
-            os.close(runner.spec_fd)
+            os.close(runner.tell_fd)
             os.waitpid(runner.blank, 0)
             cgroup.end(runner.blank_group)
             return
+        try:
+            os.write(runner.tell_fd, folder)  # it prepares itself beside its runner
+        except BrokenPipeError:
+            runner.blank = 0
+        os.close(runner.tell_fd)
         signal.signal(signal.SIGTERM, lambda *_: runner._told_to_end())
         named(RUNNER_NAME)
         orders_fd, runner.lock_fd = fds
@@ -120,23 +164,36 @@ class SpawningRunner(PackRunner):
         os.dup2(orders_fd, runner.orders_fd, inheritable=False)
         os.close(orders_fd)
         runner.folder = runner.status.folder = os.fsdecode(folder)
+        with runner._file_or_none():
+            made = runner.status.fd  # with a folder, though not needed, it is linkat(2) that links
+            os.link(f"/proc/self/fd/{made}", f"{runner.folder}/status", src_dir_fd=made)
         runner.run()
+
+    @contextlib.contextmanager
+    def _file_or_none(self) -> Iterator[None]:
+        """Go on without the status file that was made ahead where that fails."""
+        try:
+            yield
+        except OSError:
+            if self.status.fd >= 0:
+                os.close(self.status.fd)
+            self.status.fd = -1
 
     def _fork_blank(self, sock: socket.socket, group: str) -> None:
         """Fork the first process of the part, in its cgroup."""
         self.cgroup = self.blank_group = cgroup.make(group)
         self.blank_ends = super()._open_pipes()
-        spec_read, self.spec_fd = os.pipe()
+        told, self.tell_fd = os.pipe()
         runner, self.blank = os.getpid(), os.fork()
         if self.blank == 0:
             try:
                 sock.close()
-                for fd in (self.go_fd, self.say_fd, self.spec_fd):
+                for fd in (self.go_fd, self.say_fd, self.tell_fd):
                     os.close(fd)
-                SettledRank.be_told(runner, spec_read, *self.blank_ends)
+                SettledRank.be_told(runner, told, *self.blank_ends)
             finally:
                 os._exit(1)
-        os.close(spec_read)
+        os.close(told)
         cgroup.enter(self.blank_group, self.blank)
 
     def _settle(self) -> None:
@@ -145,14 +202,12 @@ class SpawningRunner(PackRunner):
 
     def _open_pipes(self) -> tuple[int, int]:
         blank, self.blank = self.blank, 0
+        if blank and self.blank_group == self.cgroup and not self.spec.get("stream"):
+            self.pids[blank], self.group = 0, blank
+            return self.blank_ends
         if blank:
-            with contextlib.suppress(BrokenPipeError), open(self.spec_fd, "w") as file:
-                if self.blank_group == self.cgroup and not self.spec.get("stream"):
-                    json.dump(self.spec, file)
-                    file.flush()
-                    self.pids[blank], self.group = 0, blank
-                    return self.blank_ends
-        return super()._open_pipes()  # without a specification it ends
+            os.kill(blank, signal.SIGKILL)  # it is not reaped yet
+        return super()._open_pipes()
 
     def _begin(self) -> None:
         self.first_ns = time.monotonic_ns()

@@ -99,13 +99,18 @@ class StatusFile:
         self.fd = -1
 
     def preallocate(self, procs: int, behind: int = 0) -> None:
-        """Make the file such that writing into it needs no more space, for good.
+        """Make the file such that writing into it needs no more space.
 
         `behind`: members that run behind its own, which has a slot among them.
         """
         self.open()
-        os.pwrite(self.fd, b"\0" * status_size(procs, behind and behind + 1), 0)
-        os.fsync(self.fd)
+        size = status_size(procs, behind and behind + 1)
+        if os.fstat(self.fd).st_size < size:  # else it was made ahead
+            os.pwrite(self.fd, b"\0" * size, 0)
+            os.fsync(self.fd)
+
+    def synchronise(self) -> None:
+        """Have the file keep its name, and its folder's, whatever happens."""
         for folder in (self.folder, os.path.dirname(self.folder)):
             durable.synchronise(folder)
 

@@ -148,10 +148,13 @@ class SendOrder(Effect, frozen=True, kw_only=True):
 
 
 class ResendOrders(Effect, frozen=True, kw_only=True):
-    """Send the outbox of a cluster again, from this number on."""
+    """Send orders of a cluster's outbox again.
+
+    From a number on, or the newest that was sent: an executor that lacks one before it asks.
+    """
 
     cluster: str
-    from_seq: int
+    from_seq: int | None = None
 
 
 class DropOrders(Effect, frozen=True, kw_only=True):

@@ -124,12 +124,15 @@ class RoundControl:
         """The plan is followed still, but no longer what it should be."""
         self.want(OUTDATED)
 
-    def answered(self, before: Collection[str]) -> None:
+    def answered(self, before: Collection[str], *, is_empty: bool) -> None:
         """Let a round wait: along the plan all was answered that has just ended or arrived.
 
-        `before`: what was urgent before that.
+        `before`: what was urgent before that; `is_empty`: nothing is left to plan, and no round
+        is wanted for that.
         """
         self.urgent.difference_update(ANSWERED.difference(before))
+        if is_empty and not self.urgent and self.wanted in ANSWERED:
+            self.wanted = self.wanted_policy = ""
 
     def want(self, why: str, policy: str = "") -> None:
         """Ask for a round; the first asker names it."""

@@ -47,7 +47,7 @@ GATHERING_S = 5.0
 """After a start, rounds wait no longer than this for clusters that were here before, seconds."""
 SECOND = "another executor, with a state of its own, speaks for this cluster"
 STALLED_S = 3.0
-"""An executor that says for this long that it is at the same order gets the rest again."""
+"""An executor that says for this long that it is at the same order is sent the newest again."""
 UNKNOWN_CLUSTERS_NAMED = 100
 
 
@@ -164,14 +164,14 @@ def _acked(state: State, cluster: ClusterState, name: str, last_seq: int) -> Non
 
 
 def _behind(state: State, cluster: ClusterState, report: Report, now: float) -> None:
-    """An executor that stays behind did not get its orders: send them again."""
+    """An executor that stays behind is slow, or did not get its orders: the newest tells which."""
     if report.last_seq >= cluster.next_seq - 1 or not cluster.connected:
         cluster.behind_since = None
     elif cluster.behind_since is None or cluster.behind_since[0] != report.last_seq:
         cluster.behind_since = (report.last_seq, now)
     elif now - cluster.behind_since[1] >= STALLED_S:
         cluster.behind_since = (report.last_seq, now)
-        state.out.append(ResendOrders(cluster=report.cluster, from_seq=report.last_seq + 1))
+        state.out.append(ResendOrders(cluster=report.cluster))
 
 
 def _is_admitted(state: State, cluster: ClusterState, hello: Hello, now: float) -> bool:

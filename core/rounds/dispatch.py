@@ -313,8 +313,8 @@ def carry_on(state: State, now: float) -> bool:
 
 
 def _is_lone_process(state: State) -> bool:
-    """Nothing waits but one process, and all free nodes are looked at: no round chooses better."""
-    return state.pending.procs == 1 and len(state.schedule.roomy) <= MOST
+    """At most one process waits, and all free nodes are looked at: no round chooses better."""
+    return state.pending.procs <= 1 and len(state.schedule.roomy) <= MOST
 
 
 def _is_soon(state: State, now: float) -> bool:

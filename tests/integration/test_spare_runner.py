@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.runner import cgroup
-from coalloc.adapters.runner.status import FORK_SERVER_NAME, children
+from coalloc.adapters.runner.status import FORK_SERVER_NAME, children, status_size
 from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import LaunchTestbed, wait_dead
 
@@ -54,6 +54,23 @@ def test_it_takes_the_next_part_and_is_replaced(
         assert any(line.endswith(os.path.basename(group)) for line in groups)
         assert not os.path.isdir(group)
     assert not set(spare_of(bed)) & set(spare)
+
+
+def test_the_status_of_a_process_is_made_ahead(bed: LaunchTestbed, spare: Spare) -> None:
+    """Of a part of several, its space is taken when it is known."""
+
+    def files() -> set[int]:
+        found = (os.stat(path) for path in Path(f"/proc/{spare[0]}/fd").iterdir())
+        return {each.st_ino for each in found if each.st_size == status_size(1)}
+
+    bed.wait_until(lambda: bool(files()))
+    made = files()
+    one, more = bed.spec("true"), bed.spec("true", job="2", nodes={"n1": 3})
+    bed.run(one)
+    assert (bed.state / one.key.folder / "status").stat().st_ino in made
+    spare_of(bed)
+    bed.run(more)
+    assert (bed.state / more.key.folder / "status").stat().st_size == status_size(3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

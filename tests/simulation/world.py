@@ -39,8 +39,6 @@ MEMBERS = 12
 """Of each array, in worlds where members are taken ahead of others."""
 PACK_S = 1000.0
 """Work that is taken ahead there, seconds."""
-CROWDED = 100
-"""Under way on a link in one direction: once nothing fails, more do not pass one by one."""
 CALM_S = 2.0 * LEASE_S
 """What was lost or late is made good this long after the last fault, seconds."""
 SETTLED_S = 14_400.0
@@ -242,21 +240,16 @@ class World:
             if found is None:
                 return "nothing to deliver"
             name, message = found
-            executor, down = self.executors[name], self.network.links[name].down
+            executor = self.executors[name]
             if executor.is_up(self.now):
                 executor.hear(message, self.now)
-                while not self.faults and len(down) > CROWDED:
-                    executor.hear(down.pop(0), self.now)
             elif executor.core is not None:
-                down.insert(0, message)
+                self.network.links[name].down.insert(0, message)
             return f"{name} hears {message}"
         statement = self.network.take_up(self.now)
         if statement is None:
             return "nothing to deliver"
-        up = self.network.links[statement.cluster].up
         self.daemon.hear(statement, self.executors[statement.cluster].identity, self.now)
-        while not self.faults and len(up) > CROWDED:
-            self.daemon.hear(up.pop(0), self.executors[statement.cluster].identity, self.now)
         return f"daemon hears {type(statement).__name__} of {statement.cluster}"
 
     def _cluster_moves(self) -> str:

@@ -69,7 +69,9 @@ def write_key_table(root: Path) -> str:
 
 
 def write_status(root: Path) -> str:
-    StatusFile(str(root)).preallocate(1)
+    status = StatusFile(str(root))
+    status.preallocate(1)
+    status.synchronise()
     return "status"
 
 

@@ -92,6 +92,7 @@ class BatchPart:
             spec["time_limit_s"] = kept(self.folder, LIMIT).get("limit_s", spec["time_limit_s"])
             if not is_resumed:
                 self.status.preallocate(len(spec["ranks"]), len(spec.get("members", ())))
+                self.status.synchronise()
             self.status.open()
         return spec, is_resumed
 

@@ -30,8 +30,9 @@ def kept(tmp_path: Path) -> Iterator[Store]:
     """Seven jobs of two users on two clusters, which took 50 s each, one after the other."""
     site = Site({"a": 2, "b": 2}, max_age_s=1e9)
     for number in range(7):
-        user = "ann" if number % 2 else "bob"
-        run(site, site.submit(3 if number < 2 else 1, user=user), 50.0, code=int(number == 3))
+        user, clusters = "ann" if number % 2 else "bob", ["a", "b"] if number < 2 else ["a"]
+        job = site.submit(3 if number < 2 else 1, user=user, job={"clusters": clusters})
+        run(site, job, 50.0, code=int(number == 3))
     store = Store(tmp_path / "coalloc.db")
     store.commit(site.effects)
     yield store

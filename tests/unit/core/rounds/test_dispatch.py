@@ -313,5 +313,19 @@ def test_a_process_that_waits_alone_starts_on_the_fastest_node_without_a_round(
     planned(site, (first, 0.0, 20.0, 1))
     end(site, first)
     job = site.submit(job={"base_time": 9.0})
-    assert [solve.snapshot.queue for solve in site.pending_solves] == [()]  # of before
+    assert [solve.snapshot.queue for solve in site.pending_solves] == [()] * waits  # of the end
     assert set(site.job(job).nodes) == (set() if waits else {"a2"})
+
+
+def test_no_round_is_for_what_starts_and_ends_alone() -> None:
+    site = Site({"a": 1}, solving=False, max_age_s=1e9, min_interval_s=0.0)
+    first = site.submit(job={"base_time": 9.0})
+    planned(site, (first, 0.0, 20.0, 1))
+    for _ in range(2):
+        end(site, first)
+        site.wait(60.0)
+        first = site.submit(job={"base_time": 9.0})
+        assert site.job(first).is_placed
+    assert not site.pending_solves
+    second = site.submit(job={"base_time": 9.0})
+    assert [job.id for job in site.pending_solves[0].snapshot.queue] == [second]

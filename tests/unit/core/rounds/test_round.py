@@ -117,16 +117,15 @@ def test_a_trigger_may_name_its_own_policy() -> None:
 
 
 def test_rounds_keep_their_distance() -> None:
-    site = Site(min_interval_s=5.0)
-    site.submit()
-    site.submit()
-    site.submit()
+    site = Site({"a": 1}, min_interval_s=5.0)
+    for _ in range(3):
+        site.submit()
     assert len(solves(site)) == 1
     site.wait(4.9)
     assert len(solves(site)) == 1
     site.wait(0.2)
     assert len(solves(site)) == 2
-    assert len(site.state.waiting) == 0
+    assert len(site.state.waiting) == 2
 
 
 def test_what_happens_during_a_solve_causes_one_following_round() -> None:
