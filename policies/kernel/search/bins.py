@@ -331,12 +331,27 @@ def undo(search: BinSearch, move: Move) -> None:
 
 
 @helper(inline=True)
+def by_start(orders: BinOrders, desk: BinDesk, k: int) -> None:
+    """Sort the order of a bin that was listed by the starts of its jobs."""
+    order, here, there = orders.order, desk.counters[HERE], desk.counters[THERE]
+    if here != ALL and k not in (here, there):
+        return
+    for x in range(1, orders.jobs[k]):
+        item, y = order[k, x], x
+        while y > 0 and desk.start[order[k, y - 1]] > desk.start[item]:
+            order[k, y] = order[k, y - 1]
+            y -= 1
+        order[k, y] = item
+
+
+@helper(inline=True)
 def accept(search: BinSearch, state: Annealing, value: float) -> float:
     """Remember excess and cost of each bin; the excess of all."""
     known, found, excess = search.desk.known, search.desk.value, 0.0
     for k in range(search.bins.slots.size):
         known[LATE, k], known[COST, k] = found[LATE, k], found[COST, k]
         excess += found[LATE, k]
+        by_start(search.orders, search.desk, k)
     return excess
 
 
@@ -349,8 +364,7 @@ def keep(search: BinSearch) -> None:
         for x in range(orders.jobs[k]):
             best.order[k, x] = orders.order[k, x]
     for item in range(orders.yields.shape[1]):
-        best.yields[TIGHT, item] = orders.yields[TIGHT, item]
-        best.yields[FITS, item] = orders.yields[FITS, item]
+        best.yields[TIGHT, item] = best.yields[FITS, item] = 0
 
 
 anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)
