@@ -14,7 +14,8 @@ Notes
 -----
 A move puts a job elsewhere in its bin, into another bin, or into the place of a job of about its
 area, or changes whether it yields. Only the one or two bins that it changes are listed anew. What
-was left idle before the given end tells early that the cost will pass the limit. Jobs are numbered
+was left idle before the given end tells early that the cost will pass the limit. What is gone on
+from has its jobs by their starts, so that a place in the order stays an instant. Jobs are numbered
 by width, and sets of them and of their places in an order are bits of words: the first that fits
 and the widest are found without a look at the others.
 
@@ -333,9 +334,7 @@ def undo(search: BinSearch, move: Move) -> None:
 @helper(inline=True)
 def by_start(orders: BinOrders, desk: BinDesk, k: int) -> None:
     """Sort the order of a bin that was listed by the starts of its jobs."""
-    order, here, there = orders.order, desk.counters[HERE], desk.counters[THERE]
-    if here != ALL and k not in (here, there):
-        return
+    order = orders.order
     for x in range(1, orders.jobs[k]):
         item, y = order[k, x], x
         while y > 0 and desk.start[order[k, y - 1]] > desk.start[item]:
@@ -346,25 +345,24 @@ def by_start(orders: BinOrders, desk: BinDesk, k: int) -> None:
 
 @helper(inline=True)
 def accept(search: BinSearch, state: Annealing, value: float) -> float:
-    """Remember excess and cost of each bin; the excess of all."""
+    """Remember excess and cost of each bin, and put its jobs by their starts; the excess of all."""
     known, found, excess = search.desk.known, search.desk.value, 0.0
     for k in range(search.bins.slots.size):
         known[LATE, k], known[COST, k] = found[LATE, k], found[COST, k]
         excess += found[LATE, k]
-        by_start(search.orders, search.desk, k)
+        if k in (search.desk.counters[HERE], search.desk.counters[THERE]):
+            by_start(search.orders, search.desk, k)
     return excess
 
 
 @helper(inline=True)
 def keep(search: BinSearch) -> None:
-    """Copy the choices: they are the best so far."""
+    """Copy the orders, which are by starts: they are the best so far."""
     orders, best = search.orders, search.best
     for k in range(orders.jobs.size):
         best.jobs[k] = orders.jobs[k]
         for x in range(orders.jobs[k]):
             best.order[k, x] = orders.order[k, x]
-    for item in range(orders.yields.shape[1]):
-        best.yields[TIGHT, item] = best.yields[FITS, item] = 0
 
 
 anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)
