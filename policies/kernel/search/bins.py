@@ -251,10 +251,10 @@ def evaluate(search: BinSearch, state: Annealing) -> float:
 
 @helper(inline=True)
 def place_of_like(search: BinSearch, state: Annealing, item: int, k: int) -> int:
-    """Place in a bin of the job whose area is the most like an item's, of three."""
+    """Place in a bin of the job whose area is the most like an item's, of six."""
     bins, order = search.bins, search.orders.order
     area, chosen, least = bins.procs[item] * bins.seconds[item, k], 0, inf
-    for _ in range(3):
+    for _ in range(6):
         x = pick(state.random, search.orders.jobs[k])
         other = order[k, x]
         far = abs(bins.procs[other] * bins.seconds[other, k] - area)
