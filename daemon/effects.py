@@ -29,7 +29,6 @@ from coalloc.wire.answers import RuleCostsRow
 from coalloc.wire.codec import ToExecutor
 from coalloc.wire.server import ExecutorPeer, Server
 
-
 TO_EXECUTORS = SendWelcome | AskHello | TurnAway | SendOrder | DropOrders | ResendOrders
 
 

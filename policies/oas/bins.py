@@ -130,6 +130,7 @@ class BinAnnealing:
         )
         self.orders = self._as_in(best)
         self.best = copy_of(self.orders)
+        self.best.yields[:] = 0
         self.desk = room_for(BinDesk, N=n, F=n + 1, W=-(-n // 64), K=len(bins), R=n + ends.size)
         self.state = make_annealing(seed)
         self.left, self.cycle, self.length = 0, 0, FIRST_CYCLE

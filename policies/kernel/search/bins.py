@@ -14,7 +14,8 @@ Notes
 -----
 A move puts a job elsewhere in its bin, into another bin, or into the place of a job of about its
 area, or changes whether it yields. Only the one or two bins that it changes are listed anew. What
-was left idle before the given end tells early that the cost will pass the limit. Jobs are numbered
+was left idle before the given end tells early that the cost will pass the limit. What is gone on
+from has its jobs by their starts, so that a place in the order stays an instant. Jobs are numbered
 by width, and sets of them and of their places in an order are bits of words: the first that fits
 and the widest are found without a look at the others.
 
@@ -250,10 +251,10 @@ def evaluate(search: BinSearch, state: Annealing) -> float:
 
 @helper(inline=True)
 def place_of_like(search: BinSearch, state: Annealing, item: int, k: int) -> int:
-    """Place in a bin of the job whose area is the most like an item's, of three."""
+    """Place in a bin of the job whose area is the most like an item's, of six."""
     bins, order = search.bins, search.orders.order
     area, chosen, least = bins.procs[item] * bins.seconds[item, k], 0, inf
-    for _ in range(3):
+    for _ in range(6):
         x = pick(state.random, search.orders.jobs[k])
         other = order[k, x]
         far = abs(bins.procs[other] * bins.seconds[other, k] - area)
@@ -331,26 +332,37 @@ def undo(search: BinSearch, move: Move) -> None:
 
 
 @helper(inline=True)
+def by_start(orders: BinOrders, desk: BinDesk, k: int) -> None:
+    """Sort the order of a bin that was listed by the starts of its jobs."""
+    order = orders.order
+    for x in range(1, orders.jobs[k]):
+        item, y = order[k, x], x
+        while y > 0 and desk.start[order[k, y - 1]] > desk.start[item]:
+            order[k, y] = order[k, y - 1]
+            y -= 1
+        order[k, y] = item
+
+
+@helper(inline=True)
 def accept(search: BinSearch, state: Annealing, value: float) -> float:
-    """Remember excess and cost of each bin; the excess of all."""
+    """Remember excess and cost of each bin, and put its jobs by their starts; the excess of all."""
     known, found, excess = search.desk.known, search.desk.value, 0.0
     for k in range(search.bins.slots.size):
         known[LATE, k], known[COST, k] = found[LATE, k], found[COST, k]
         excess += found[LATE, k]
+        if k in (search.desk.counters[HERE], search.desk.counters[THERE]):
+            by_start(search.orders, search.desk, k)
     return excess
 
 
 @helper(inline=True)
 def keep(search: BinSearch) -> None:
-    """Copy the choices: they are the best so far."""
+    """Copy the orders, which are by starts: they are the best so far."""
     orders, best = search.orders, search.best
     for k in range(orders.jobs.size):
         best.jobs[k] = orders.jobs[k]
         for x in range(orders.jobs[k]):
             best.order[k, x] = orders.order[k, x]
-    for item in range(orders.yields.shape[1]):
-        best.yields[TIGHT, item] = orders.yields[TIGHT, item]
-        best.yields[FITS, item] = orders.yields[FITS, item]
 
 
 anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)
