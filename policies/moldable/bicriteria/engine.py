@@ -137,7 +137,7 @@ class BicriteriaEngine:
             self._list_few()
         many = int(self.limit / (EACH * self.queue.size))
         ends = ENDS[: max(many, FEWEST) if self.queue.size <= LARGE else 1]
-        for cap in (*self.needed, *(factor * self.cmax for factor in ends)):
+        for cap in (*self.needed, *(end * self.cmax for end in ends)):
             self._price(cap)
             if self._is_over():
                 return
@@ -273,7 +273,7 @@ class BicriteriaEngine:
         self._brought[method] += self._keep(self.builder.point())
 
     def _search(self) -> None:
-        """Local search for each end, then for the best of them in turn, each time from cooler on."""
+        """Local search for each end, then for the best in turn, each time from cooler on."""
         hot, ends = HOT, [*self.prices[:FEWEST], self.prices[-1]]
         while True:
             for prices in ends:
