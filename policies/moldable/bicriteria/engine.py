@@ -11,7 +11,8 @@
    and put back, by annealing on the weighted completion with the makespan held at T. In turn with
    it, a schedule is taken for a list in which each job gets its place before any later one, on what
    is wanted or a little less, and its order and allotments are annealed. A trial ends where the
-   jobs that it moves cost more at the prices than they may.
+   jobs that it moves cost more at the prices than they may. Once each end has been searched, work
+   goes on where the gap is least, and at the end of the balanced point.
 4. The two shelves take part; and what `references` name is sought to be beaten in both criteria.
 5. All schedules that no other is better than in both criteria are kept (`archive`).
 
@@ -34,14 +35,15 @@ from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import Budget
 from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
 from coalloc.policies.moldable.bicriteria.building import CALL, Builder, Prices
+from coalloc.policies.moldable.bicriteria.pareto import factor
 from coalloc.policies.moldable.laying import PoolLister
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue, thinned
 from coalloc.policies.moldable.two_shelf import two_shelf, two_shelf_schedule
 
-ENDS = (1.13, 1.06, 1.02, 1.2, 1.3, 1.09, 1.16, 1.04, 1.25)
+ENDS = (1.13, 1.06, 1.02, 1.2, 1.3, 1.42, 1.09, 1.16, 1.04, 1.25)
 """Ends T that are sought, by the bound on the makespan; any end comes last."""
-FEWEST, EACH = 5, 100
+FEWEST, EACH = 6, 100
 """Least number of `ENDS`, and placed jobs per job of the queue for which there is one more."""
 SLACKS, SLACKEST = (1.03, 1.0, 1.06), 1.1
 """Factors of T up to which schedules built at its prices may end: first these, then at random."""
@@ -63,6 +65,8 @@ LARGE = 4000
 """Jobs beyond which there are prices of a few steps, and lists alone."""
 POOL = 0.25
 """Share of the work after which no more starts are moved."""
+CLOSEST = 2
+"""Ends of the least gap, on which the search goes on once it has been at each."""
 HOT, COLD, MANY, CHUNK = 2e-4, 1e-5, 8, 300
 """Of annealing a schedule: first and last temperature, jobs taken out at most, rounds."""
 SHARES = ((1.0, 1.0), (0.8, 1.0), (0.8, 1.3), (0.6, 1.3), (0.5, 2.0))
@@ -133,7 +137,7 @@ class BicriteriaEngine:
             self._list_few()
         many = int(self.limit / (EACH * self.queue.size))
         ends = ENDS[: max(many, FEWEST) if self.queue.size <= LARGE else 1]
-        for cap in (*self.needed, *(factor * self.cmax for factor in ends)):
+        for cap in (*self.needed, *(end * self.cmax for end in ends)):
             self._price(cap)
             if self._is_over():
                 return
@@ -269,10 +273,10 @@ class BicriteriaEngine:
         self._brought[method] += self._keep(self.builder.point())
 
     def _search(self) -> None:
-        """Local search for each end in turn, each time from cooler on."""
-        hot = HOT
+        """Local search for each end, then for the best in turn, each time from cooler on."""
+        hot, ends = HOT, [*self.prices[:FEWEST], self.prices[-1]]
         while True:
-            for prices in [*self.prices[:FEWEST], self.prices[-1]]:
+            for prices in ends:
                 self._improve(prices, hot)
                 cap = min(prices.cap, self.archive.points[-1].cmax)
                 self._relist(prices, self.archive.within(1.06 * cap) or self.archive.points[0], cap)
@@ -283,7 +287,18 @@ class BicriteriaEngine:
                     point = self.archive.within(cmax) or self.archive.points[0]
                     near = min(self.prices, key=lambda known: abs(known.cap - cmax))
                     self._relist(near, point, BELOW * cmax)
-            hot = max(0.7 * hot, 2.0 * COLD)
+            hot, ends = max(0.7 * hot, 2.0 * COLD), self._best_ends()
+
+    def _best_ends(self) -> list[Prices]:
+        """Ends at which the least gap is proved of a point, and that of the balanced point."""
+        points, balanced = self.archive.points, self.archive.balanced().cmax
+        gaps = [
+            min(factor(one.cmax, one.total, ascent.cap, ascent.best) for one in points)
+            for ascent in self.ascents
+        ]
+        near = np.argmin([abs(prices.cap - balanced) for prices in self.prices])
+        chosen = {*np.argsort(gaps, kind="stable")[:CLOSEST].tolist(), int(near)}
+        return [self.prices[n] for n in sorted(chosen)]
 
     def _is_beaten(self, cmax: float, total: float) -> bool:
         """Whether a point is better in both criteria, or as short where nothing can be shorter."""

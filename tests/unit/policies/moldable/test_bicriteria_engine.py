@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,14 @@ from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
 from coalloc.policies.moldable.bicriteria.building import Builder, Prices
-from coalloc.policies.moldable.bicriteria.engine import BicriteriaEngine
+from coalloc.policies.moldable.bicriteria.engine import (
+    CLOSEST,
+    FEWEST,
+    BicriteriaEngine,
+)
+from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, factor
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.priced_bound import Ascent
+from coalloc.policies.moldable.priced_bound import Ascent, PricedBound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, thinned
 
 
@@ -106,6 +112,32 @@ def test_more_work_never_harms() -> None:
         best = engine.archive.balanced()
         values.append(best.cmax * best.total**2)
     assert values[1] < values[0]
+
+
+def test_the_search_goes_on_where_the_gap_is_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[float] = []
+    improve = Builder.improve
+
+    def noted(builder: Builder, prices: Prices, *rest: Any) -> None:
+        searched.append(prices.cap)
+        improve(builder, prices, *rest)
+
+    monkeypatch.setattr(Builder, "improve", noted)
+    queue = queue_of("mixed", 40, 20)
+    engine = BicriteriaEngine(queue, cmax_bound(queue), 60_000, Budget(seed=2))
+    engine.run()
+    first, later = searched[: FEWEST + 1], set(searched[FEWEST + 1 :])
+    assert first == [prices.cap for prices in (*engine.prices[:FEWEST], engine.prices[-1])]
+    curve = BoundCurve(queue, queue)
+    for ascent in engine.ascents:
+        curve.take(ascent.bound(queue))
+    assert min(curve.bounds, key=lambda bound: least_gap(engine.archive, bound)).cap in later
+    assert len(later) <= CLOSEST + 1
+
+
+def least_gap(archive: Archive[ParetoPoint], bound: PricedBound) -> float:
+    """Of the points, by one bound."""
+    return min(factor(one.cmax, one.total, bound.cap, bound.value) for one in archive.points)
 
 
 VALUES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
