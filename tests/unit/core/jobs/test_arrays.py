@@ -92,12 +92,9 @@ def test_a_restart_makes_no_member_twice() -> None:
 def test_commands_act_on_members_and_on_those_to_follow() -> None:
     site = Site({"a": 1})
     array_of(site)
-    for command in (
-        Hold(job="1"),
-        Update(job="1", fields={"time_limit": 7.0}, throttle=1),
-    ):
-        done = site.ask(command)
-        assert isinstance(done, Done)
+    assert isinstance(site.ask(Hold(job="1")), Done)
+    done = site.ask(Update(job="1", fields={"time_limit": 7.0}, throttle=1))
+    assert isinstance(done, Done)
     assert done.body["jobs"] == ["1_[4-9%1]", "1_1", "1_2", "1_3"]
     assert isinstance(site.ask(SetPriority(job="1", priority=2.0), operator=True), Done)
     assert site.job("1_").state is JobState.HELD
