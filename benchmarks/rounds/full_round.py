@@ -52,7 +52,7 @@ async def measure(
         if not first:
             first.append(time.perf_counter() - began - written)
 
-    request = Request(policy=policy, checked=True, node_entries=NODE_ENTRIES)
+    request = Request(policy=policy, live=True, checked=True, node_entries=NODE_ENTRIES)
     outcome = await pool.solve(text, request, deadline_s=limit_s, on_incumbent=found)
     if outcome.plan is None:
         return f"{policy:<14} {outcome.status}: {outcome.message}"
