@@ -228,8 +228,10 @@ class ExecutorService:
             self.log.warning("handshake_failed", outcome=outcome, endpoint=self._endpoint)
 
     def _stream(self, wish: Stream) -> None:
+        key = PartKey(job=wish.job, attempt=wish.attempt, part=wish.part)
+        known = self._known.get(key)
         if self._streams is not None:
-            self._streams.wish(wish)
+            self._streams.wish(wish, key, is_over=known is not None and known.is_ended)
         else:
             self._say(Streamed(cluster=self.cluster, number=wish.number, gone=True))
 
@@ -255,6 +257,9 @@ class ExecutorService:
                     fields |= {"reason": report.reason, "detail": report.detail}
                 changed.append((report, fields))
         self._turn(PartNews(report=report) for report in news)
+        for report in news:
+            if report.is_ended and self._streams is not None:
+                self._streams.end(report.key)
         for report, fields in changed:  # afterwards: a job may wait for the turn
             self.log.info(f"part_{report.state}", **fields)
 

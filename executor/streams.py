@@ -54,11 +54,14 @@ class PartStreams:
         for writer in self._runners.values():
             writer.close()
 
-    def wish(self, wish: Stream) -> None:
-        key = PartKey(job=wish.job, attempt=wish.attempt, part=wish.part)
+    def wish(self, wish: Stream, key: PartKey, *, is_over: bool) -> None:
+        """Pass a wish on, or have a runner call for it; that of a part that `is_over` does not."""
         name = key.folder
         if name in self._runners:
             self._pass_on(name, wish)
+            return
+        if is_over:
+            self._gone(wish.number)
             return
         self._due.setdefault(name, []).append(wish)
         asyncio.get_running_loop().call_later(CALL_LIMIT_S, self._give_up, name, wish)
@@ -81,6 +84,11 @@ class PartStreams:
             self._gone(wish.number)
         if not due:
             self._due.pop(name, None)
+
+    def end(self, key: PartKey) -> None:
+        """Give up the wishes for a part that has ended: its runner may take no more orders."""
+        for wish in self._due.pop(key.folder, ()):
+            self._gone(wish.number)
 
     def _gone(self, number: int) -> None:
         self._say(Streamed(cluster=self._cluster, number=number, gone=True))
