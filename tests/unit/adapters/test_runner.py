@@ -1,4 +1,4 @@
-"""What a part's runner has on disk before anything is started."""
+"""Files that a part's runner has on disk before anything is started."""
 
 from __future__ import annotations
 
