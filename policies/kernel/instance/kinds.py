@@ -98,16 +98,19 @@ class Group:
     exempt: frozenset[int]
 
 
+@dataclass(slots=True)
 class Capacity:
     """Processes that empty clusters take."""
 
-    __slots__ = ("alone", "apart", "largest", "total")
+    alone: list[int]
+    """Each cluster alone."""
+    apart: list[int]
+    """Each where others may have some of the nodes that are asked for."""
+    largest: int = field(init=False)
+    total: int = field(init=False)
 
-    def __init__(self, alone: list[int], apart: list[int]) -> None:
-        self.alone, self.largest = alone, max(alone, default=0)
-        """Each cluster alone, and the largest of them."""
-        self.apart, self.total = apart, sum(apart)
-        """Each where others may have some of the nodes that are asked for, and all together."""
+    def __post_init__(self) -> None:
+        self.largest, self.total = max(self.alone, default=0), sum(self.apart)
 
 
 @dataclass(slots=True, kw_only=True)
