@@ -5,9 +5,9 @@ is overdue once it has waited for
 
     e (wait_factor + (e / LONG_S)^2) / s,
 
-for `FLOOR_S` at least, and for ``wait_limit`` at most. The expectation is made once, in the first
-round that leaves the job waiting, and travels in the notes of the policy to the rounds after it. So
-what arrives later cannot put it off.
+for `FLOOR_S` at least, and at most for ``wait_limit`` or, where that is longer, for `OVERLOAD` e.
+The expectation is made once, in the first round that leaves the job waiting, and travels in the
+notes of the policy to the rounds after it. So what arrives later cannot put it off.
 
 On line a task of a workflow counts from when it could start: its workflow's submission, or the time
 by which all its parents have ended and their data have arrived somewhere. Off line, where no round
@@ -18,6 +18,9 @@ Notes
 *Why it grows.* To empty a cluster for a wide job costs all others the more the longer jobs run, and
 where EASY keeps jobs for hours, nearly all wide ones would be overdue: users of such logs waited a
 third longer in the mean (docs/policies/auto.md). Narrow jobs find room sooner or later without it.
+
+*Why the limit gives way.* Where EASY itself keeps jobs for days, most would be overdue after one,
+and the queue would be first come, first served (docs/history/auto-rule.md, "Overloaded windows").
 
 Running work is expected to go on for the share of its planned rest that jobs of its class took of
 their planned time (`run_times`). By planned times alone, a job that waits behind time limits of ten
@@ -48,6 +51,8 @@ FLOOR_S = 300.0
 """No job is overdue sooner, seconds."""
 LONG_S = 2400.0
 """A wait under EASY that is this long counts by one more than `wait_factor`, seconds."""
+OVERLOAD = 1.5
+"""Of its wait under EASY a job may wait this much, whatever the limit."""
 
 
 def overdue(planner: Planner, wait_limit: float | None) -> Ints:
@@ -105,7 +110,7 @@ class Waits:
                 waited = min(waited, begin - min(item.arrival))
             due[n] = inf if limit is None else limit - waited
             if factor is not None and keys[n] in known:
-                due[n] = min(due[n], known[keys[n]] - now)
+                due[n] = known[keys[n]] - now
             elif factor is not None:
                 new.append(n)
             if 0 < after <= item.job.passed_over:
@@ -150,7 +155,9 @@ class Waits:
         share = np.minimum(self.jobs.procs[left] / slots, 1.0)
         easy = np.nan_to_num(starts[left], nan=inf) - self.planner.snapshot.time
         waits = easy * (self.planner.options["wait_factor"] + (easy / LONG_S) ** 2) / share
-        due = self.now + np.minimum(np.maximum(waits, FLOOR_S), self.due[left])
+        most = np.where(easy < inf, OVERLOAD * easy - self.jobs.waited[left], -inf)
+        most = np.maximum(self.due[left], most)
+        due = self.now + np.minimum(np.maximum(waits, FLOOR_S), most)
         running = {work.id for work in self.planner.snapshot.running}
         kept = running.union(self.keys)
         notes = {key: due for key, due in self.known.items() if key in kept}

@@ -1,6 +1,6 @@
 """Replays under `auto`: no job waits longer than is stated, and equal jobs start as they came.
 
-By the fixed limit, and by what EASY by arrival was expected to make each wait; in floods of small
+By what EASY by arrival was expected to make each wait, with and without a limit; in floods of small
 jobs wide ones wait at most twice as long as under EASY, and ten minutes.
 
 `make nightly` draws new worlds. Defects that are planted in the rule are found.
@@ -8,8 +8,10 @@ jobs wide ones wait at most twice as long as under EASY, and ten minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from random import Random
 from typing import Any
 
@@ -25,7 +27,9 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.auto import online, overdue
-from coalloc.policies.auto.overdue import Waits
+from coalloc.policies.auto.overdue import OVERLOAD, Waits
+from coalloc.policies.base import Budget
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
@@ -34,6 +38,8 @@ from tests.support.floods import WIDE, flood
 
 WAIT_LIMIT_S = 30.0
 SAME_S = 1e-5
+ROUNDED_S = 1e-3
+"""To which notes are."""
 FLOOR_S = 5.0
 """Least wait of an overdue job in these worlds, whose jobs run for seconds."""
 PLANTED_WITHIN = 12
@@ -95,61 +101,85 @@ def flow_of(job: RigidJob, count: int, chained: bool) -> WorkflowJob:
     )
 
 
-def replayed(seed: int, flows: float = 0.0, coallocation: str = "sooner") -> Trace:
-    options = {"wait_limit": WAIT_LIMIT_S, "coallocation": coallocation}
-    trace = replay(*world(seed, flows), "auto", options)
-    assert verify(trace) == []
-    return trace
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expecting:
-    """A replay by expectations alone, and when its jobs were to be overdue."""
+    """A replay, and when its jobs and tasks were to be overdue."""
 
     trace: Trace
     due: Mapping[str, float]
+    rounds: Sequence[float]
+    """When rounds were: between them, what ends is answered along the last plan."""
+
+    def found_so(self, due: float) -> float:
+        """When a round finds one overdue."""
+        later = bisect_left(self.rounds, due)
+        return self.rounds[later] if later < len(self.rounds) else due
 
 
-def expecting(seed: int, coallocation: str = "sooner") -> Expecting:
-    """Without the fixed limit: what a job's first round notes of it holds."""
+def expecting(
+    seed: int, flows: float = 0.0, coallocation: str = "sooner", limit: float | None = WAIT_LIMIT_S
+) -> Expecting:
+    """What a job's first round notes of it is within the limit, or what EASY would take."""
     due: dict[str, float] = {}
-    expected = Waits.expected
+    rounds: list[float] = []
+    read, expected = Waits.read, Waits.expected
+
+    def reading(planner: Planner, budget: Budget) -> Waits:
+        waits = read(planner, budget)
+        rounds.append(waits.now)
+        return waits
 
     def noted(waits: Waits, left: Ints, starts: Floats) -> dict[str, float]:
         notes = expected(waits, left, starts)
+        for n, easy in zip(left, starts[left] - waits.planner.snapshot.time, strict=True):
+            if isfinite(easy) and limit is not None:
+                most = max(limit, OVERLOAD * easy)
+                assert notes[waits.keys[n]] <= waits.now + most + ROUNDED_S
         for job, at in notes.items():
             assert due.setdefault(job, at) == at
         return notes
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overdue, "FLOOR_S", FLOOR_S)
+        patch.setattr(Waits, "read", reading)
         patch.setattr(Waits, "expected", noted)
-        options = {"wait_limit": None, "coallocation": coallocation}
-        trace = replay(*world(seed), "auto", options)
+        options = {"wait_limit": limit, "coallocation": coallocation}
+        trace = replay(*world(seed, flows), "auto", options)
     assert verify(trace) == []
-    return Expecting(trace=trace, due=due)
+    return Expecting(trace=trace, due=due, rounds=rounds)
 
 
 def started_too_late(found: Expecting) -> list[str]:
-    """Jobs that started after the bound; one is overdue, too, once an equal one behind it is."""
+    """Jobs and tasks that started after the bound that `policies.auto.online` states.
+
+    One is overdue, too, once an equal one behind it is.
+    """
     trace, due = found.trace, found.due
-    runs = [(n, one) for n, one in enumerate(trace.workload.jobs) if one.job.id in due]
+    runs = [(n, one) for n, one in enumerate(trace.workload.jobs) if _key(one) in due]
     weakest = min(n.power for c in trace.slot_map.platform.clusters for n in c.nodes)
     longest = max(one.job.base_time for one in trace.workload.jobs) / weakest
     at: dict[int, float] = {}
     for n, one in runs:
         alike = (o for m, o in runs if m >= n and _kind(o) == _kind(one))
-        at[n] = min(due[o.job.id] for o in alike)
+        at[n] = min(due[_key(o)] for o in alike)
     late = []
     for n, one in runs:
-        before = sum((at[m], m) < (at[n], n) and trace.start[m] > at[n] for m in at)
-        if trace.start[n] > at[n] + (before + 1) * longest + SAME_S:
-            late.append(one.job.id)
+        since = found.found_so(at[n])
+        before = sum((at[m], m) < (at[n], n) and trace.start[m] > since for m in at)
+        if trace.start[n] > since + (before + 1) * longest + SAME_S:
+            late.append(_key(one))
     return late
 
 
-def _kind(logged: LoggedJob) -> tuple[str, int, float]:
-    return logged.user, logged.job.procs, logged.job.base_time
+def _key(logged: LoggedJob) -> str:
+    """Name in the notes."""
+    return f"{logged.flow.id} {logged.task}" if logged.flow and logged.task else logged.job.id
+
+
+def _kind(logged: LoggedJob) -> tuple[str, int, float, str]:
+    """Of equal ones; no task is equal to another."""
+    task = _key(logged) if logged.task else ""
+    return logged.user, logged.job.procs, logged.job.base_time, task
 
 
 def wide_waited_too_long(seed: int, seconds: float, most_nodes: int = 64, **options: Any) -> bool:
@@ -164,39 +194,9 @@ def wide_waited_too_long(seed: int, seconds: float, most_nodes: int = 64, **opti
     return bool((mine > 2.0 * easy + 600.0).any())
 
 
-def waited_too_long(trace: Trace) -> list[str]:
-    """Jobs, and tasks, that started after the bound that `policies.auto.online` states."""
-    jobs = [logged.job for logged in trace.workload.jobs]
-    submit = since(trace)
-    weakest = min(n.power for c in trace.slot_map.platform.clusters for n in c.nodes)
-    longest = max(job.base_time for job in jobs) / weakest
-    found = []
-    for j in np.flatnonzero(trace.ran):
-        late = submit[j] + WAIT_LIMIT_S
-        if trace.start[j] <= late:
-            continue
-        sooner = (submit < submit[j]) | ((submit == submit[j]) & (np.arange(len(jobs)) < j))
-        before = int(((trace.start > late) & sooner).sum())
-        if trace.start[j] > late + (before + 1) * longest + SAME_S:
-            found.append(jobs[j].id)
-    return found
-
-
-def since(trace: Trace) -> Floats:
-    """Times since which jobs wait: their submission; of tasks, the end of their last parent."""
-    runs = trace.workload.jobs
-    out = np.array([logged.job.submitted for logged in runs])
-    row = {(one.flow.id, one.task): n for n, one in enumerate(runs) if one.flow and one.task}
-    for n, one in enumerate(runs):
-        for edge in one.flow.edges if one.flow and one.task else ():
-            if edge.child == one.task and one.flow:
-                out[n] = max(out[n], trace.end[row[one.flow.id, edge.parent]])
-    return out
-
-
 def overtaken(trace: Trace) -> list[str]:
     """Jobs that an equal one of the same user, which came later, has overtaken."""
-    latest: dict[tuple[str, int, float], float] = {}
+    latest: dict[tuple[str, int, float, str], float] = {}
     found = []
     for logged, start in zip(trace.workload.jobs, trace.start, strict=True):
         if logged.task:
@@ -211,20 +211,20 @@ def overtaken(trace: Trace) -> list[str]:
 @given(st.integers(0, 2**32))
 @settings(max_examples=8)
 def test_waits_are_bounded_and_equal_jobs_start_as_they_came(seed: int) -> None:
-    trace = replayed(seed)
-    assert trace.ran.all()
-    assert waited_too_long(trace) == []
-    assert overtaken(trace) == []
+    found = expecting(seed)
+    assert found.trace.ran.all()
+    assert started_too_late(found) == []
+    assert overtaken(found.trace) == []
 
 
 @pytest.mark.slow
 @given(st.integers(0, 2**32))
 @settings(max_examples=8)
 def test_waits_of_tasks_are_bounded(seed: int) -> None:
-    trace = replayed(seed, 0.3)
-    assert trace.ran.all()
-    assert waited_too_long(trace) == []
-    assert overtaken(trace) == []
+    found = expecting(seed, 0.3)
+    assert found.trace.ran.all()
+    assert started_too_late(found) == []
+    assert overtaken(found.trace) == []
 
 
 @pytest.mark.slow
@@ -232,17 +232,20 @@ def test_waits_of_tasks_are_bounded(seed: int) -> None:
 @settings(max_examples=8)
 def test_it_is_so_where_no_job_may_be_split(seed: int) -> None:
     """There all that waits has reservations."""
-    trace = replayed(seed, coallocation="forbidden")
+    found = expecting(seed, coallocation="forbidden")
+    trace = found.trace
     largest = max(len(cluster.nodes) for cluster in trace.slot_map.platform.clusters)
     assert trace.ran.tolist() == [one.job.procs <= largest for one in trace.workload.jobs]
-    assert waited_too_long(trace) == []
+    assert started_too_late(found) == []
     assert overtaken(trace) == []
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["sooner", "forbidden"]))
 @settings(max_examples=8)
-def test_waits_are_bounded_by_what_easy_was_expected_to_do(seed: int, coallocation: str) -> None:
-    found = expecting(seed, coallocation)
+def test_without_a_limit_waits_are_bounded_by_what_easy_was_expected_to_do(
+    seed: int, coallocation: str
+) -> None:
+    found = expecting(seed, coallocation=coallocation, limit=None)
     assert started_too_late(found) == []
     assert overtaken(found.trace) == []
 
@@ -258,11 +261,6 @@ def test_no_wide_job_does(seed: int) -> None:
     assert not wide_waited_too_long(seed, 18_000.0 if seed % 8 == 0 else 5_400.0)
 
 
-def test_tasks_that_are_never_overdue_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Waits, "overdue", _never_overdue)
-    assert any(waited_too_long(replayed(seed, 0.3)) for seed in range(PLANTED_WITHIN))
-
-
 def _latest_first(queue: online.OnlineQueue) -> Iterator[tuple[str, Ints]]:
     """A defect: of equal jobs the one that came last goes first."""
     count = queue.weights.size
@@ -276,24 +274,18 @@ def _never_overdue(waits: Waits) -> Ints:
     return online.NONE
 
 
+def test_that_equal_jobs_start_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(online, "orders", _latest_first)
+    assert any(overtaken(expecting(seed).trace) for seed in range(PLANTED_WITHIN))
+
+
 @pytest.mark.parametrize(
-    ("module", "name", "defect", "found"),
-    [
-        (Waits, "overdue", _never_overdue, waited_too_long),
-        (online, "orders", _latest_first, overtaken),
-    ],
+    ("flows", "limit"), [(0.0, WAIT_LIMIT_S), (0.3, WAIT_LIMIT_S), (0.0, None)]
 )
-def test_a_planted_defect_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-    module: object,
-    name: str,
-    defect: Callable[..., object],
-    found: Callable[[Trace], list[str]],
+def test_a_bound_that_holds_nothing_is_found(
+    monkeypatch: pytest.MonkeyPatch, flows: float, limit: float | None
 ) -> None:
-    monkeypatch.setattr(module, name, defect)
-    assert any(found(replayed(seed)) for seed in range(PLANTED_WITHIN))
-
-
-def test_expectations_that_hold_nothing_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Waits, "overdue", _never_overdue)
-    assert any(started_too_late(expecting(seed)) for seed in range(PLANTED_WITHIN))
+    assert any(
+        started_too_late(expecting(seed, flows, limit=limit)) for seed in range(PLANTED_WITHIN)
+    )
