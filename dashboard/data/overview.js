@@ -108,10 +108,13 @@ function filled(share) {
 
 export const REASONS = {
   not_selected: "left out of this round", insufficient: "needs more than is up now", infeasible: "can never run",
-  held: "held", dependency: "waits for another job", begin_time: "may not start yet", planned: "has a start in the plan",
+  unsupported: "the policy plans no such jobs", unreachable: "no executor is connected",
+  held: "held", held_by_owner: "held by its owner", held_by_admin: "held by an administrator",
+  dependency: "waits for another job", begin_time: "may not start yet", planned: "has a start in the plan",
   next_round: "next round", backing_off: "refused a moment ago", others_first: "other jobs go first there",
   superseded: "the state changed before its start", out_of_time: "the search ended first", unknown: "not known",
-  limit: "a limit holds it", array_limit: "its array runs as many as it may", deadline: "would end after its deadline",
+  limit: "a limit holds it", over_limit: "over a limit", array_limit: "its array runs as many as it may",
+  array_order: "others of its array go first", deadline: "would end after its deadline",
   tasks: "its tasks wait", parents: "waits for other tasks",
 };
 

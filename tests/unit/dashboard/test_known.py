@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from importlib import resources
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from coalloc.cli.output import SLURM_REASONS
 from coalloc.dashboard import views
 from coalloc.dashboard.access import Viewer
 from coalloc.dashboard.answers import JobsAsked, WaitsAsked
 from coalloc.dashboard.known import Known
+from coalloc.model.plan import Reason
 from coalloc.wire.answers import LastRound, QueueAnswer, RuleCostRow, RuleCostsRow
 from tests.support.dashboard_site import NOW, ended_job, fill, status_of
 
@@ -182,3 +186,10 @@ def test_waits_are_counted_by_project(known: Known) -> None:
         group.name: group.jobs for group in views.waits(known, WaitsAsked(by="project")).groups
     }
     assert groups == {"climate": 1, "": 2}
+
+
+def test_the_page_has_words_for_each_reason() -> None:
+    page = (resources.files("coalloc.dashboard") / "data" / "overview.js").read_text("utf-8")
+    found = re.search(r"export const REASONS = \{(.*?)\};", page, re.DOTALL)
+    assert found
+    assert {*Reason, *SLURM_REASONS} <= set(re.findall(r'(\w+): "', found[1]))
