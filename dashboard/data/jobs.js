@@ -100,7 +100,7 @@ function sections(found, row, now) {
     [row.started ? "started" : "expected start", clock(begin) + (row.started ? "" : likely(row))],
     [row.ended ? "ended" : "expected end", end ? clock(end) : "–"],
     ["run time", row.started ? span((row.ended ?? now) - row.started) : "–"],
-    ["time limit", row.time_limit ? span(row.time_limit) : "none"],
+    ["time limit", row.time_limit ? span(row.time_limit) : row.ended ? "–" : "none"],
     ["exit code", row.exit_code === null ? "–" : String(row.exit_code)],
     ["clusters", row.clusters.join(" + ") || "–"], ["nodes", folded(Object.keys(row.nodes)) || "–"],
   ];
