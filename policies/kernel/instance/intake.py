@@ -92,11 +92,12 @@ def sort_nodes(
     for k, members in enumerate(clusters):
         for node in members:
             usable = node.state is NodeState.UP and not stale[k] and node.free_at != inf
-            features = sets.setdefault(node.features, frozenset(node.features))
+            if (features := sets.get(node.features)) is None:
+                features = sets[node.features] = frozenset(node.features)
             kept = cover.get(node.name, ())
-            counted = node.cpus, node.cpus_per_core, *sorted(node.resources.items())
-            key = k, features, node.memory_mb, node.slots, kept, usable, counted
-            kind = found.setdefault(key, len(table.kinds))
+            counted = tuple(sorted(node.resources.items())) if node.resources else ()
+            sizes = node.slots, node.memory_mb, node.cpus, node.cpus_per_core
+            kind = found.setdefault((k, features, kept, usable, sizes, counted), len(found))
             if kind == len(table.kinds):
                 table.kinds.append(
                     Kind(
