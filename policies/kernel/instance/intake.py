@@ -16,7 +16,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import inf
 from typing import Any
 
@@ -86,20 +86,22 @@ def sort_nodes(
 
     `stale` (sequence of bool): of each cluster.
     """
-    table = NodeTable(nodes=[], node_kind=[], kinds=[], place={}, late=[])
+    kinds: list[Kind] = []
+    node_kind: list[int] = []
     found: dict[Any, int] = {}
     sets: dict[tuple[str, ...], frozenset[str]] = {}
+    up = NodeState.UP
     for k, members in enumerate(clusters):
         for node in members:
-            usable = node.state is NodeState.UP and not stale[k] and node.free_at != inf
+            usable = node.state is up and not stale[k] and node.free_at != inf
             if (features := sets.get(node.features)) is None:
                 features = sets[node.features] = frozenset(node.features)
             kept = cover.get(node.name, ())
             counted = tuple(sorted(node.resources.items())) if node.resources else ()
             sizes = node.slots, node.memory_mb, node.cpus, node.cpus_per_core
             kind = found.setdefault((k, features, kept, usable, sizes, counted), len(found))
-            if kind == len(table.kinds):
-                table.kinds.append(
+            if kind == len(kinds):
+                kinds.append(
                     Kind(
                         cluster=k,
                         features=features,
@@ -112,13 +114,16 @@ def sort_nodes(
                         resources=node.resources,
                     )
                 )
-            table.kinds[kind].nodes.append(len(table.nodes))
-            table.node_kind.append(kind)
-            table.place[node.name] = len(table.nodes)
-            if node.free_at != -inf:
-                table.late.append(len(table.nodes))
-            table.nodes.append(node)
-    return table
+            kinds[kind].nodes.append(len(node_kind))
+            node_kind.append(kind)
+    nodes = list(chain.from_iterable(clusters))
+    return NodeTable(
+        nodes=nodes,
+        node_kind=node_kind,
+        kinds=kinds,
+        place={node.name: n for n, node in enumerate(nodes)},
+        late=[n for n, node in enumerate(nodes) if node.free_at != -inf],
+    )
 
 
 @keep_latest
