@@ -246,9 +246,7 @@ class _Reader:
             name: range(end - len(mine), end)
             for (name, mine), end in zip(drafted, ends, strict=True)
         }
-        busy = {
-            job.id: job.busy_until(now, snapshot.overrun_s) for job in snapshot.running
-        }
+        busy = {job.id: job.busy_until(now, snapshot.overrun_s) for job in snapshot.running}
         exits = {job.id: last_exit(job) for job in bound if isinstance(job, WorkflowJob)}
         for job in bound:
             if job.id not in span:
