@@ -152,7 +152,7 @@ def _problem(sample: Any, workload: Workload, index: Ints, item: Ints) -> Any:
         item_limit=np.full(count, inf),
         item_gbps=workload.gbps[index],
         item_splits=sample.item_splits[item],
-        item_apart=np.zeros(count, np.bool_),
+        item_apart=np.full(count, -1, np.int64),
         item_wide=np.full(count, -1, np.int64),
         parent_first=np.zeros(count + 1, np.int64),
         child_first=np.zeros(count + 1, np.int64),

@@ -24,7 +24,6 @@ from coalloc.core.base.effects import Effect, Solve, Wake
 from coalloc.core.base.events import CoreEvent, Requested, Solved, Ticked, Together
 from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.requests import RoundNow, Submit
-from coalloc.daemon.solver.answer import encoded
 from coalloc.daemon.solver.planner import NODE_ENTRIES
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.sites.parts import Launch
@@ -90,7 +89,6 @@ def main() -> None:
                 round=solve.round,
                 plan=plan,
                 solve_s=1.0,
-                text=encoded(plan),
                 order=PlanOrder.of(plan),
             )
             effects = step(site, store, Together(events=(solved, wanted)), "commit")

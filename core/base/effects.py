@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from msgspec import Raw, Struct, field
+from msgspec import Struct, field
 
 from coalloc.core.base.messages import Order
 from coalloc.core.base.projects import DayUsage
@@ -129,7 +129,7 @@ class SavePlan(Effect, frozen=True, kw_only=True):
 
     round: int
     time: float
-    body: Mapping[str, Any] | Raw
+    body: Mapping[str, Any]
 
 
 class SaveNotes(Effect, frozen=True, kw_only=True):

@@ -81,8 +81,6 @@ class Solved(SingleEvent, frozen=True, kw_only=True):
     round: int
     plan: Plan
     solve_s: float
-    text: bytes = b""
-    """The plan as ``coalloc-plan/1``, where it came as such; empty: it did not."""
     order: PlanOrder | None = None
     """Of a plan that came in parts, laid out as they came; the core takes it over."""
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from coalloc.core.base.effects import SavePlan
 from coalloc.core.base.plan_order import PlanOrder, Precedence
 from coalloc.core.base.projects import ProjectTree, ProjectUser, Usage
 from coalloc.core.base.records import NOT_STARTED, JobRecord, JobState
@@ -340,8 +339,6 @@ class FollowedPlan:
     """Time of its snapshot."""
     unseen: list[Deferred | Placement] = field(default_factory=list)
     """Its starts and reasons of waiting jobs that are not in `findings` yet, the next one last."""
-    unsaved: SavePlan | None = None
-    """To be written before these, in a step of its own, since a long plan's text is long."""
     order: PlanOrder | None = None
     """The order of its work on each node."""
     freed: set[str] = field(default_factory=set)

@@ -253,10 +253,8 @@ def adopt(state: State, order: PlanOrder, current: RoundState, view: SlotsInUse)
     for kept in current.snapshot.reservations:
         for node in kept.nodes:
             order.kept.setdefault(node, []).append(kept)
-    for job in map(attrgetter("id"), queue):
-        if job not in current.changed:
-            schedule.newcomers.pop(job, None)
-    schedule.newcomers = dict.fromkeys(schedule.newcomers)
+    known = set(map(attrgetter("id"), queue)).difference(current.changed)
+    schedule.newcomers = {job: None for job in schedule.newcomers if job not in known}
     schedule.ranked, schedule.arrived = [], list(schedule.newcomers)
     schedule.roomy = {node: None for node, slots in view.free.items() if slots > 0}
     schedule.freed.update(filter(order.is_on, schedule.roomy))

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import accumulate
 
-from msgspec import Raw
-
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.plan_order import PlanOrder
@@ -148,13 +146,8 @@ def solved(state: State, event: Solved, now: float) -> None:
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     if told is not event.plan and current.committed:
         state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
-    body = Raw(event.text) if event.text and told is event.plan else plan_to_keep(told)
     state.schedule.plan = told
-    saved = SavePlan(round=current.number, time=now, body=body)
-    if state.schedule.unseen:
-        state.schedule.unsaved = saved
-    else:
-        state.out.append(saved)
+    state.out.append(SavePlan(round=current.number, time=now, body=plan_to_keep(told)))
     notes = event.plan.stats.get(NOTES)  # for its next round; a plan without keeps them
     if isinstance(notes, Mapping) and notes != state.learning.notes.get(plan.policy):
         state.learning.notes[plan.policy] = notes
@@ -333,15 +326,8 @@ def _keep_ahead(state: State, plan: Plan, later: list[Placement], now: float) ->
 
 
 def look_ahead(state: State) -> None:
-    """Keep start estimates and reasons for the jobs that wait, as many as one step may.
-
-    The first step of a long plan has it written.
-    """
+    """Keep start estimates and reasons for the jobs that wait, as many as one step may."""
     schedule, starts = state.schedule, dict[str, float]()
-    if schedule.unsaved is not None:
-        state.out.append(schedule.unsaved)
-        schedule.unsaved = None
-        return
     for _ in range(min(TOLD, len(schedule.unseen))):
         told = schedule.unseen.pop()
         if told.job not in state.waiting:

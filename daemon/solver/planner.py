@@ -23,14 +23,14 @@ from coalloc.core.base.events import CoreEvent, CostsWanted, IncumbentFound, Sol
 from coalloc.core.base.plan_order import PlanOrder, start_of
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
-from coalloc.daemon.solver.sent import decode_part, decode_plan, encode_snapshot, whole_text
+from coalloc.daemon.solver.sent import decode_part, decode_plan, encode_snapshot
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.settings import RoundsConfig
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
+from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, plain_weights, rule_cost
 from coalloc.policies.options import options_of
 from coalloc.policies.registry import POLICIES
 from coalloc.runtime.logs import get_logger
@@ -43,8 +43,8 @@ LAST = "plain"
 """The last resort, which needs nothing compiled."""
 IN_THREAD = 500
 """Jobs that `plain` plans here at once, sooner than a solver would have read them."""
-Taken = tuple[Plan, bytes, PlanOrder | None]
-"""A plan, its text, and the order of one that came in parts."""
+Taken = tuple[Plan, PlanOrder | None]
+"""A plan, and the order of one that came in parts."""
 PATIENCE = 60.0
 """The last resort has so many times the time limit, since nothing comes after it."""
 
@@ -75,7 +75,7 @@ class RoundPlanner:
         late = False
         asked = self.request(effect.policy, effect.history, effect.notes)
         try:
-            plan, text, order = await self._plan(effect, asked)
+            plan, order = await self._plan(effect, asked)
         except UnusablePlanError as error:
             why, jobs, late, plan = str(error), error.jobs, error.late, None
         except Exception as error:
@@ -95,8 +95,7 @@ class RoundPlanner:
             )
         else:
             self._previous = order_of_starts(plan)
-            found = Solved(round=effect.round, plan=plan, solve_s=spent, text=text, order=order)
-            self._offer(found)
+            self._offer(Solved(round=effect.round, plan=plan, solve_s=spent, order=order))
         if effect.lifted:
             await self.costs.compute(effect, plan, asked, self.rounds.time_limit_s)
 
@@ -142,10 +141,10 @@ class RoundPlanner:
         request: Request,
         on_incumbent: Callable[[bytes], None] | None = None,
     ) -> Taken:
-        """The same with its text, which is empty where no solver wrote one, and its order."""
+        """The same with its order."""
         is_last = request.policy == LAST
         if not self._solver.is_warm or (is_last and len(snapshot.queue) <= IN_THREAD):
-            return await asyncio.to_thread(plainly, snapshot), b"", None
+            return await asyncio.to_thread(plainly, snapshot), None
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(encode_snapshot, snapshot)
         limit_s = self.rounds.time_limit_s * (PATIENCE if is_last else 1.0)
@@ -153,7 +152,7 @@ class RoundPlanner:
             body, request, deadline_s=limit_s, on_incumbent=on_incumbent
         )
         if is_last and outcome.plan is None and outcome.status != "error":
-            return await asyncio.to_thread(plainly, snapshot), b"", None
+            return await asyncio.to_thread(plainly, snapshot), None
         if outcome.plan is None:
             why = outcome.message or outcome.status
             raise UnusablePlanError(why, outcome.jobs, late=outcome.status == "killed")
@@ -167,15 +166,14 @@ async def _taken_in(head: bytes, parts: Sequence[bytes]) -> Taken:
     """Read a plan, a long one part by part, between which the loop serves others."""
     plan = decode_plan(head)
     if not parts:
-        return plan, head, None
+        return plan, None
     order, deferred = PlanOrder.of(plan), list(plan.deferred)
     for part in parts:
         await asyncio.sleep(0)
         placements, left = decode_part(part)
         order.go_on(placements, left)
         deferred += left
-    plan = replace(plan, placements=tuple(order.planned), deferred=tuple(deferred))
-    return plan, await asyncio.to_thread(whole_text, head, parts), order
+    return replace(plan, placements=tuple(order.planned), deferred=tuple(deferred)), order
 
 
 def plainly(snapshot: Snapshot) -> Plan:
@@ -185,7 +183,7 @@ def plainly(snapshot: Snapshot) -> Plan:
 
 def order_of_starts(plan: Plan) -> tuple[str, ...]:
     """Jobs by their first start in a plan: where the next round's search may begin."""
-    return tuple(dict.fromkeys(p.job for p in sorted(plan.placements, key=start_of)))
+    return tuple(dict.fromkeys([p.job for p in sorted(plan.placements, key=start_of)]))
 
 
 class UnusablePlanError(Exception):
@@ -271,18 +269,13 @@ class RuleCosts:
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(encode_snapshot, without)
         outcome = await self._solver.solve(body, asked, deadline_s=limit_s)
-        plan = outcome.plan
-        if plan is None:
+        if outcome.plan is None:
             return RuleCostRow(why=f"not computed: {outcome.message or outcome.status}")
-
-        def cost() -> RuleCost:
-            made = decode_plan(whole_text(plan, outcome.parts))
-            return rule_cost(rule, kept, made, without, weights)
-
         try:
-            found = await asyncio.to_thread(cost)
+            made, _ = await _taken_in(outcome.plan, outcome.parts)
         except msgspec.DecodeError as error:
             return RuleCostRow(why=f"not computed: its plan cannot be read: {error}")
+        found = await asyncio.to_thread(rule_cost, rule, kept, made, without, weights)
         figures = (name for name in RuleCostRow.__struct_fields__ if name != "why")
         return RuleCostRow(**{name: getattr(found, name) for name in figures})
 

@@ -8,7 +8,6 @@ is kept until these change.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -59,16 +58,6 @@ def parted(plan: Plan, time: float) -> tuple[Plan, list[Part]]:
     parts: list[Part] = [(tuple(placements[at : at + SLICE]), ()) for at in steps]
     parts += (((), deferred[at : at + SLICE]) for at in range(0, len(deferred), SLICE))
     return replace(plan, placements=tuple(placements[:first]), deferred=()), parts
-
-
-def whole_text(head: bytes, parts: Sequence[bytes]) -> bytes:
-    """The plan that came as `parted` has it, as one text."""
-    fields = msgspec.json.decode(head, type=dict[str, Raw])
-    rests = [msgspec.json.decode(part, type=tuple[Raw, Raw]) for part in parts]
-    for place, name in enumerate(("placements", "deferred")):
-        texts = (bytes(raw)[1:-1] for raw in (fields[name], *(rest[place] for rest in rests)))
-        fields[name] = Raw(b"[%b]" % b",".join(filter(None, texts)))
-    return _encode(fields)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

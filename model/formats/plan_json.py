@@ -15,6 +15,9 @@ from coalloc.model.formats.structs import read_json, written
 from coalloc.model.plan import PLAN_FORMAT, FrontPoint, Placement, Plan
 from coalloc.model.values import replace
 
+MOST_KEPT = 2000
+"""Placements of a plan that are kept on disk, and as many jobs without a start."""
+
 
 def read_plan(value: Any) -> Plan:
     """Read a plan from decoded JSON. Raises `InputError`."""
@@ -66,9 +69,18 @@ def write_plan(plan: Plan) -> dict[str, Any]:
 
 
 def plan_to_keep(plan: Plan) -> dict[str, Any]:
-    """As `write_plan` has it, but with the placements, which are many, as one text."""
-    text = json.encode(plan.placements)
-    return write_plan(replace(plan, placements=())) | {"placements": Raw(text)}
+    """As `write_plan` has it, with the placements and deferrals, which are many, as texts.
+
+    Of a long plan only the first are kept; ``stats.not_kept`` says how many others there are.
+    """
+    total = len(plan.placements) + len(plan.deferred)
+    placed, deferred = plan.placements[:MOST_KEPT], plan.deferred[:MOST_KEPT]
+    plan = replace(plan, placements=(), deferred=())
+    left = total - len(placed) - len(deferred)
+    if left:
+        plan = replace(plan, front=(), stats={**plan.stats, "not_kept": left})
+    texts = {"placements": Raw(json.encode(placed)), "deferred": Raw(json.encode(deferred))}
+    return write_plan(plan) | texts
 
 
 def _placements(placements: tuple[Placement, ...]) -> list[dict[str, Any]]:

@@ -303,22 +303,23 @@ def link_uses(sheet: Sheet) -> list[LinkUse]:
             sent = link_loads(job.proc_gbps, inside)
         for name, load in sent.items():
             loading[name].append((row, load))
+    others: dict[str, list[tuple[int, float]]] = {name: [] for name in links}
+    for i, work in enumerate(sheet.snapshot.running):
+        for name, load in work.link_gbps.items():
+            if load and name in links:
+                others[name].append((i, load))
     since, until = running_times(sheet)
     uses = []
     for cluster in sheet.snapshot.clusters:
-        others = [
-            (i, job.link_gbps[cluster.name])
-            for i, job in enumerate(sheet.snapshot.running)
-            if job.link_gbps.get(cluster.name)
-        ]
+        beside = others[cluster.name]
         rows = np.array([row for row, _ in loading[cluster.name]], dtype=np.int64)
         rows = rows[sheet.start[rows] < sheet.swept_end[rows]]
         live = set(rows.tolist())
         loads = [load for row, load in loading[cluster.name] if row in live]
-        running = np.array([i for i, _ in others], dtype=np.int64)
+        running = np.array([i for i, _ in beside], dtype=np.int64)
         start = np.concatenate([sheet.start[rows], since[running]])
         end = np.concatenate([sheet.swept_end[rows], until[running]])
-        gbps = np.array(loads + [gbps for _, gbps in others], dtype=np.float64)
+        gbps = np.array(loads + [gbps for _, gbps in beside], dtype=np.float64)
         order, rank = _in_time(start, end)
         uses.append(
             LinkUse(

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Placement
@@ -41,10 +42,10 @@ Flags = npt.NDArray[np.bool_]
 TIME_S = 1e-6
 RELATIVE = 1e-9
 ROUNDING = 1e-15
+ONE: tuple[None, ...] = (None,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(Struct, frozen=True, kw_only=True, gc=False):
     """A job, or a task of a workflow."""
 
     job: Job
@@ -141,32 +142,32 @@ sized = partial(asked, together=max)
 
 def node_columns(snapshot: Snapshot) -> NodeColumns:
     """Read the nodes of a snapshot into columns."""
-    pairs = [(k, node) for k, cluster in enumerate(snapshot.clusters) for node in cluster.nodes]
-    stale = [cluster.stale for cluster in snapshot.clusters]
+    nodes = [node for cluster in snapshot.clusters for node in cluster.nodes]
+    counts = [len(cluster.nodes) for cluster in snapshot.clusters]
+    stale = np.array([cluster.stale for cluster in snapshot.clusters], dtype=np.bool_)
     kinds: dict[tuple[str, ...], int] = {}
     sizes: dict[str, Ints] = {}
-    for i, (_, node) in enumerate(pairs):
+    for i, node in enumerate(nodes):
         for name, size in sized(node.resources).items() if node.resources else ():
-            sizes.setdefault(name, np.zeros(len(pairs), dtype=np.int64))[i] = size
+            sizes.setdefault(name, np.zeros(len(nodes), dtype=np.int64))[i] = size
     return NodeColumns(
-        names=tuple(node.name for _, node in pairs),
-        index={node.name: i for i, (_, node) in enumerate(pairs)},
-        slots=np.array([node.slots for _, node in pairs], dtype=np.int64),
-        cpus=np.array([node.cpus or node.slots for _, node in pairs], dtype=np.int64),
-        core=np.array([node.cpus_per_core for _, node in pairs], dtype=np.int64),
+        names=tuple([node.name for node in nodes]),
+        index={node.name: i for i, node in enumerate(nodes)},
+        slots=np.array([node.slots for node in nodes], dtype=np.int64),
+        cpus=np.array([node.cpus or node.slots for node in nodes], dtype=np.int64),
+        core=np.array([node.cpus_per_core for node in nodes], dtype=np.int64),
         sizes=sizes,
         memory_mb=np.array(
-            [inf if node.memory_mb is None else node.memory_mb for _, node in pairs],
+            [inf if node.memory_mb is None else node.memory_mb for node in nodes],
             dtype=np.float64,
         ),
-        power=np.array([node.power for _, node in pairs], dtype=np.float64),
-        free_at=np.array([node.free_at for _, node in pairs], dtype=np.float64),
-        usable=np.array(
-            [node.state is NodeState.UP and not stale[k] for k, node in pairs], dtype=np.bool_
-        ),
-        cluster=np.array([k for k, _ in pairs], dtype=np.int64),
+        power=np.array([node.power for node in nodes], dtype=np.float64),
+        free_at=np.array([node.free_at for node in nodes], dtype=np.float64),
+        usable=np.array([node.state is NodeState.UP for node in nodes], dtype=np.bool_)
+        & ~np.repeat(stale, counts),
+        cluster=np.repeat(np.arange(len(counts)), counts),
         kind=np.array(
-            [kinds.setdefault(node.features, len(kinds)) for _, node in pairs], dtype=np.int64
+            [kinds.setdefault(node.features, len(kinds)) for node in nodes], dtype=np.int64
         ),
         kinds=tuple(map(frozenset, kinds)),
     )
@@ -234,14 +235,11 @@ def swept_ends(start: Floats, end: Floats, origin: float) -> Floats:
 
 def units_of(snapshot: Snapshot) -> dict[tuple[str, str | None], Unit]:
     """Everything that a plan must answer, by job and task id."""
-    units: dict[tuple[str, str | None], Unit] = {}
-    for job in snapshot.queue:
-        if isinstance(job, WorkflowJob):
-            for task in job.tasks:
-                units[job.id, task.id] = Unit(job=job, task=task)
-        else:
-            units[job.id, None] = Unit(job=job, task=None)
-    return units
+    return {
+        (job.id, None if task is None else task.id): Unit(job=job, task=task)
+        for job in snapshot.queue
+        for task in (job.tasks if isinstance(job, WorkflowJob) else ONE)
+    }
 
 
 def named(job: str, task: str | None) -> str:

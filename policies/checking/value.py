@@ -27,6 +27,7 @@ from coalloc.policies.checking.sheet import (
 )
 
 Units = Mapping[tuple[str, str | None], Unit]
+JUDGED = Reason.HELD, Reason.INFEASIBLE
 
 
 def answers(
@@ -34,6 +35,9 @@ def answers(
 ) -> Iterator[str]:
     """Every unit exactly once: in `placements` or in `deferred`."""
     placed = {(p.job, p.task) for p in placements}
+    once = {(item.job, item.task) for item in deferred}
+    if len(once) == len(deferred) and not once & placed and once | placed == units.keys():
+        return
     left: set[tuple[str, str | None]] = set()
     for item in deferred:
         key = item.job, item.task
@@ -60,7 +64,7 @@ def reasons(
     fits: dict[str, bool] = {}
     empty = _empty_clusters(snapshot, nodes)
     for item in deferred:
-        unit = units.get((item.job, item.task))
+        unit = units.get((item.job, item.task)) if item.reason in JUDGED else None
         if unit is None:
             continue
         if item.reason is Reason.HELD and not unit.job.held:

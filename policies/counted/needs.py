@@ -18,6 +18,8 @@ def needs_counting(snapshot: Snapshot) -> bool:
     for job in snapshot.queue:
         if told and job.memory_mb_per_proc:
             return True
+        if job.shape is ONE_SLOT and not isinstance(job, WorkflowJob):
+            continue
         for shape in _shapes(job):
             key = shape, job.clusters, job.features
             if shape == ONE_SLOT or key in seen:
@@ -36,8 +38,6 @@ def needs_counting(snapshot: Snapshot) -> bool:
 
 
 def _shapes(job: Job) -> list[Shape]:
-    if job.shape is ONE_SLOT and not isinstance(job, WorkflowJob):
-        return []
     tasks = job.tasks if isinstance(job, WorkflowJob) else ()
     return [job.shape, *(task.shape for task in tasks if task.shape is not None)]
 

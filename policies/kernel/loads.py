@@ -53,7 +53,7 @@ def least_time(problem: Problem, item: int, mode: int, power: float) -> float:
 @helper(inline=True)
 def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
     """Arrival of the parents' data at cluster k, s."""
-    ready = problem.item_arrival[item, k]
+    ready = problem.item_arrival[problem.item_apart[item], k]
     for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
         parent = problem.parent[x]
         ready = max(ready, out.end[parent])
@@ -82,7 +82,7 @@ def spread_ready(problem: Problem, out: Outcome, item: int, row: int) -> float:
     ready = problem.item_release[item]
     for k in range(problem.link_gbps.size):
         if problem.wide_parts[row, k] > 0:
-            ready = max(ready, problem.item_arrival[item, k])
+            ready = max(ready, problem.item_arrival[problem.item_apart[item], k])
     for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
         parent, gbit = problem.parent[x], problem.parent_gbit[x]
         slowest, latency, same = inf, 0.0, True

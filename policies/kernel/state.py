@@ -55,8 +55,8 @@ class Problem(NamedTuple):
     item_limit: Floats  # N, s: no run takes longer, on nodes of any power
     item_gbps: Floats  # N
     item_splits: Bools  # N
-    item_apart: Bools  # N: each cluster is tried by itself, for data or communication
-    item_arrival: Floats  # N x K, s: the release, and data of tasks that have started
+    item_apart: Ints  # N, row of the next: for data or communication each cluster is tried; -1: no
+    item_arrival: Floats  # A x K, s: the release, and data of tasks that have started
     item_wide: Ints  # N, row of the next two: a task that no cluster holds alone; -1: any other
     wide_parts: Ints  # W x K, its processes on each cluster
     wide_units: Ints  # W x K, its load of each link

@@ -65,7 +65,7 @@ def bins_of(lister: Lister) -> list[list[int]] | None:
     problem, rows, items = lister.problem, lister.rows, lister.items
     if items.size < max(problem.item_group.size, 2) or problem.closed.size:
         return None
-    if rows.dips.any() or problem.item_apart[items].any():
+    if rows.dips.any() or (problem.item_apart[items] >= 0).any():
         return None
     if (problem.need != 1).any() or (np.diff(problem.mode_first) != 1).any():
         return None

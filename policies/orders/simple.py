@@ -139,13 +139,17 @@ def as_before(planner: Planner, items: Sequence[int], previous: Sequence[str]) -
 def traits(planner: Planner) -> Traits:
     """Read what orders go by; what may not start yet has not waited."""
     now, items = planner.snapshot.time + planner.origin, planner.items
-    since = [_since(i.job.submitted, i.job.earliest, planner.origin) for i in items]
-    waited = [0.0 if i.waits else now - s for i, s in zip(items, since, strict=True)]
+    submitted = _floats([item.job.submitted for item in items])
+    earliest = _floats([item.job.earliest for item in items])
+    begin = earliest + planner.origin
+    # A job waits not before its begin time, where that lies in the past.
+    since = np.where((earliest < 0.0) & (begin > submitted + SAME_TIME_S), begin, submitted)
+    waits = np.array([item.waits for item in items], dtype=np.bool_)
     return Traits(
         procs=_floats([item.modes[0][0] for item in items]),
         seconds=_floats([item.modes[0][1] + item.modes[0][2] for item in items]),
-        submitted=_floats([item.job.submitted for item in items]),
-        waited=_floats(waited),
+        submitted=submitted,
+        waited=np.where(waits, 0.0, now - since),
         priority=_floats([item.job.priority for item in items]),
     )
 
@@ -164,12 +168,6 @@ def lay_simply(planner: Planner, laid: Laying) -> Schedule:
     """Place the items as a simple policy does."""
     order, queue = order_queue(planner, laid)
     return planner.decode(order, laid.decoder, queue)
-
-
-def _since(submitted: float, earliest: float, origin: float) -> float:
-    """Time since which a job waits: not before its begin time, where that lies in the past."""
-    begin = earliest + origin
-    return begin if earliest < 0.0 and begin > submitted + SAME_TIME_S else submitted
 
 
 def _floats(values: list[Any]) -> Floats:

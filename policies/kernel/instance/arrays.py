@@ -23,6 +23,7 @@ from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.graph import children_of, compressed
 from coalloc.policies.kernel.instance.intake import Intake, NodeTable
 from coalloc.policies.kernel.instance.kinds import Kind, floored_power
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.state import (
     BLOCK,
@@ -121,11 +122,12 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
     group_size = (need != 0).sum(axis=1)
     allowed = np.arange(len(class_kind)) < group_size[:, None]
     release = _floats([item.release for item in items])
-    arrival = np.full((len(items), len(clusters)), -inf)
-    for number in (n for n, item in enumerate(items) if item.arrival):
-        arrival[number] = items[number].arrival
-    wide = [item for item in items if item.parts]
-    item_wide = _ints([bool(item.parts) for item in items])
+    apart = [n for n, item in enumerate(items) if _is_apart(item)]
+    arrival = np.repeat(release[apart][:, None], len(clusters), axis=1)
+    for row, n in enumerate(apart):
+        if items[n].arrival:
+            arrival[row] = np.maximum(arrival[row], items[n].arrival)
+    wide = [n for n in apart if items[n].parts]
     shape = (len(wide), len(clusters))
     return Problem(
         mode_first=firsts([len(item.modes) for item in items]),
@@ -138,24 +140,12 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         item_limit=_floats([item.limit for item in items]),
         item_gbps=_floats([item.proc_gbps for item in items]),
         item_splits=np.array([item.splits for item in items], dtype=np.bool_),
-        item_apart=np.array(
-            [
-                item.task is not None  # nothing else has data to wait for
-                and (
-                    len(item.parts) > 0
-                    or any(mode[3] > 0.0 for mode in item.modes)
-                    or any(g >= 0.0 for _, g in item.parents)
-                    or len(item.arrival) > 0
-                )
-                for item in items
-            ],
-            dtype=np.bool_,
-        ),
-        item_arrival=np.maximum(arrival, release[:, None]),
-        item_wide=np.where(item_wide > 0, np.cumsum(item_wide) - 1, -1),
-        wide_parts=_ints([item.parts for item in wide]).reshape(shape),
+        item_apart=_rows(apart, len(items)),
+        item_arrival=arrival,
+        item_wide=_rows(wide, len(items)),
+        wide_parts=_ints([items[n].parts for n in wide]).reshape(shape),
         wide_units=_load_units(
-            _floats([item.rates for item in wide]).reshape(shape), _links(intake)
+            _floats([items[n].rates for n in wide]).reshape(shape), _links(intake)
         ),
         parent_first=parent_first,
         parent=parent,
@@ -185,6 +175,23 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         ),
         latency=_floats([c.link_latency_s for c in clusters]),
     )
+
+
+def _is_apart(item: Item) -> bool:
+    """Whether each cluster is tried by itself, for data or communication."""
+    return item.task is not None and (  # nothing else has data to wait for
+        len(item.parts) > 0
+        or any(mode[3] > 0.0 for mode in item.modes)
+        or any(g >= 0.0 for _, g in item.parents)
+        or len(item.arrival) > 0
+    )
+
+
+def _rows(chosen: Sequence[int], items: int) -> Ints:
+    """Of each item its place among these; -1: it is none of them."""
+    rows = np.full(items, -1, dtype=np.int64)
+    rows[chosen] = np.arange(len(chosen))
+    return rows
 
 
 def _ints(values: Sequence[Any]) -> Ints:

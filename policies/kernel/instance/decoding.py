@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.array_types import Ints, entries, firsts
 from coalloc.policies.base import at_most
 from coalloc.policies.kernel.instance.arrays import (

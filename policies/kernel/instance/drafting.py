@@ -15,7 +15,14 @@ from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.kinds import Capacity, Kind, Needs
-from coalloc.policies.kernel.instance.modes import Item, Mode, may_split, offered, smallest
+from coalloc.policies.kernel.instance.modes import (
+    Item,
+    Mode,
+    may_split,
+    offered,
+    rigid_mode,
+    smallest,
+)
 
 Why = tuple[Reason, str]
 
@@ -50,9 +57,10 @@ class Drafter:
                 self.entitled[job] = self.entitled.get(job, frozenset()) | {number}
         self.needs: list[Needs] = []
         self.by_key: dict[Any, int] = {}
+        self.fitting: dict[Any, tuple[int, bool]] = {}  # `group` and `splits` by kind of rigid job
         self.reasons: dict[str, Why] = {}
         self.task_reasons: dict[tuple[str, str], Why] = {}
-        self.slots = sum(cluster.slots for cluster in snapshot.clusters)
+        self.slots = sum(kind.slots * len(kind.nodes) for kind in kinds)
 
     def draft(self, number: int, job: Job) -> list[Item]:
         """Make the items of a job; note why it cannot be planned, if so."""
@@ -62,12 +70,33 @@ class Drafter:
         if isinstance(job, DivisibleJob):
             self.reasons[job.id] = (Reason.UNSUPPORTED, "this policy plans no divisible jobs")
             return []
-        if not isinstance(job, WorkflowJob):
-            item, why = self._item(number, job, None, job.clusters, ())
-            if why is None:
+        if isinstance(job, WorkflowJob):
+            return self._draft_tasks(number, job)
+        kind = None
+        if isinstance(job, RigidJob):
+            key = self._key(job, job.clusters, job.shape)
+            kind = key, job.procs, job.proc_gbps, job.one_cluster
+            if found := self.fitting.get(kind):
+                group, splits = found
+                item = Item(
+                    job=job,
+                    number=number,
+                    group=group,
+                    modes=[rigid_mode(job)],
+                    proc_gbps=job.proc_gbps,
+                    splits=splits,
+                    release=max(job.earliest, self.snapshot.time),
+                )
                 return [item]
+        item, why = self._item(number, job, None, job.clusters, ())
+        if why is not None:
             self.reasons[job.id] = why
             return []
+        if kind is not None:
+            self.fitting[kind] = item.group, item.splits
+        return [item]
+
+    def _draft_tasks(self, number: int, job: WorkflowJob) -> list[Item]:
         items: dict[str, Item] = {}
         begun = arrivals(job, self.snapshot.clusters)
         found = homes(job, dict(zip(self.by_name, self.links, strict=True)))
@@ -194,8 +223,11 @@ class Drafter:
         if procs > free.total or item.proc_gbps <= 0.0:
             return procs <= free.total
         links = [link * self.threshold for link in self.links]
-        low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
-        return split(procs, free.apart, low) is not None
+        sides = {
+            link: low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in set(links)
+        }
+        low = [sides[link] for link in links]
+        return sum(map(min, free.apart, low)) >= procs or split(procs, free.apart, low) is not None
 
     def _why_never(self, item: Item, needs: Needs, low: int) -> str:
         total, largest = needs.exists.total, needs.exists.largest
@@ -212,9 +244,7 @@ class Drafter:
         return f"needs {low} processes; the links cannot carry any split of them"
 
     def _needs(self, job: Job, names: Home, shape: Shape) -> int:
-        exempt = self.entitled.get(job.id, frozenset())
-        known = None if shape is ONE_SLOT else shape
-        key = (names, job.features, job.memory_mb_per_proc, known, exempt)
+        key = self._key(job, names, shape)
         if key in self.by_key:
             return self.by_key[key]
         wanted = frozenset(job.features)
@@ -232,13 +262,19 @@ class Drafter:
         needs = Needs(
             kinds=fits,
             memory_mb=job.memory_mb_per_proc,
-            exempt=exempt,
+            exempt=self.entitled.get(job.id, frozenset()),
             usable=_capacity(up, shape),
             exists=_capacity(rooms, shape),
         )
         self.by_key[key] = len(self.needs)
         self.needs.append(needs)
         return self.by_key[key]
+
+    def _key(self, job: Job, names: Home, shape: Shape) -> Any:
+        """All that needs depend on."""
+        known = None if shape is ONE_SLOT else shape
+        exempt = self.entitled.get(job.id)
+        return names, job.features, job.memory_mb_per_proc, known, exempt
 
     def _licensed(self, shape: Shape, name: str) -> bool:
         """Whether a cluster, or the site, has what a shape takes of it as a whole."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -164,8 +165,9 @@ def _sorted(
 
 def compressed(lists: Sequence[Sequence[tuple[int, float]]]) -> tuple[Ints, Ints, Floats]:
     """Lists of (vertex, Gbit) in compressed rows: where each begins, vertices, Gbit."""
+    flat = list(chain.from_iterable(lists))
     return (
-        firsts([len(entries) for entries in lists]),
-        np.array([v for entries in lists for v, _ in entries], dtype=np.int64),
-        np.array([gbit for entries in lists for _, gbit in entries], dtype=np.float64),
+        firsts(list(map(len, lists))),
+        np.array([v for v, _ in flat], dtype=np.int64),
+        np.array([gbit for _, gbit in flat], dtype=np.float64),
     )

@@ -16,8 +16,11 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate, chain
 from math import inf
 from typing import Any
+
+from msgspec import Struct
 
 from coalloc.model.flows import last_exit
 from coalloc.model.jobs import WorkflowJob
@@ -44,8 +47,7 @@ class NodeTable:
     """Nodes that have a ``free_at``."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Intake:
+class Intake(Struct, kw_only=True):
     """The instance that the decoders see."""
 
     snapshot: Snapshot
@@ -84,19 +86,22 @@ def sort_nodes(
 
     `stale` (sequence of bool): of each cluster.
     """
-    table = NodeTable(nodes=[], node_kind=[], kinds=[], place={}, late=[])
+    kinds: list[Kind] = []
+    node_kind: list[int] = []
     found: dict[Any, int] = {}
     sets: dict[tuple[str, ...], frozenset[str]] = {}
+    up = NodeState.UP
     for k, members in enumerate(clusters):
         for node in members:
-            usable = node.state is NodeState.UP and not stale[k] and node.free_at != inf
-            features = sets.setdefault(node.features, frozenset(node.features))
+            usable = node.state is up and not stale[k] and node.free_at != inf
+            if (features := sets.get(node.features)) is None:
+                features = sets[node.features] = frozenset(node.features)
             kept = cover.get(node.name, ())
-            counted = node.cpus, node.cpus_per_core, *sorted(node.resources.items())
-            key = k, features, node.memory_mb, node.slots, kept, usable, counted
-            kind = found.setdefault(key, len(table.kinds))
-            if kind == len(table.kinds):
-                table.kinds.append(
+            counted = tuple(sorted(node.resources.items())) if node.resources else ()
+            sizes = node.slots, node.memory_mb, node.cpus, node.cpus_per_core
+            kind = found.setdefault((k, features, kept, usable, sizes, counted), len(found))
+            if kind == len(kinds):
+                kinds.append(
                     Kind(
                         cluster=k,
                         features=features,
@@ -109,13 +114,16 @@ def sort_nodes(
                         resources=node.resources,
                     )
                 )
-            table.kinds[kind].nodes.append(len(table.nodes))
-            table.node_kind.append(kind)
-            table.place[node.name] = len(table.nodes)
-            if node.free_at != -inf:
-                table.late.append(len(table.nodes))
-            table.nodes.append(node)
-    return table
+            kinds[kind].nodes.append(len(node_kind))
+            node_kind.append(kind)
+    nodes = list(chain.from_iterable(clusters))
+    return NodeTable(
+        nodes=nodes,
+        node_kind=node_kind,
+        kinds=kinds,
+        place={node.name: n for n, node in enumerate(nodes)},
+        late=[n for n, node in enumerate(nodes) if node.free_at != -inf],
+    )
 
 
 @keep_latest
@@ -143,15 +151,15 @@ class _Reader:
         self.reasons = self.drafter.reasons
 
     def read(self) -> Intake:
-        drafts = {job.id: self.drafter.draft(n, job) for n, job in enumerate(self.snapshot.queue)}
+        drafts = [self.drafter.draft(n, job) for n, job in enumerate(self.snapshot.queue)]
         self._defer_dependents()
-        items: list[Item] = []
-        span: dict[str, range] = {}
-        for job in self.snapshot.queue:
-            if job.id not in self.reasons:
-                span[job.id] = range(len(items), len(items) + len(drafts[job.id]))
-                items += drafts[job.id]
-        self._link(items, span)
+        drafted = [
+            (job.id, mine)
+            for job, mine in zip(self.snapshot.queue, drafts, strict=True)
+            if job.id not in self.reasons
+        ]
+        items = [item for _, mine in drafted for item in mine]
+        self._link(items, drafted)
         groups = self._group(items)
         return Intake(
             snapshot=self.snapshot,
@@ -206,38 +214,46 @@ class _Reader:
 
     def _defer_dependents(self) -> None:
         """Defer whatever waits, directly or not, for a deferred job or for itself."""
-        known = {job.id for job in self.snapshot.queue}
-        waits = {job.id: [n for n in job.after if n in known] for job in self.snapshot.queue}
-        sorter = TopologicalSorter({name: others for name, others in waits.items() if others})
+        bound = [job for job in self.snapshot.queue if job.after]
+        known = {job.id for job in self.snapshot.queue} if bound else ()
+        waits = {job.id: [n for n in job.after if n in known] for job in bound}
+        sorter = TopologicalSorter(waits)
         with suppress(CycleError):  # what no cycle keeps is given out in any case
             sorter.prepare()
         while ready := sorter.get_ready():
             for name in ready:
-                for other in waits.pop(name):
+                for other in waits.pop(name, ()):
                     if other in self.reasons:
                         what = f"waits for job {other}, which has no start in this plan"
                         self.reasons.setdefault(name, (Reason.DEPENDENCY, what))
             sorter.done(*ready)
-        for name in (name for name, others in waits.items() if others):
+        for name in waits:
             what = "waits for itself or for jobs that wait for themselves"
             self.reasons.setdefault(name, (Reason.DEPENDENCY, what))
 
-    def _link(self, items: list[Item], span: dict[str, range]) -> None:
+    def _link(self, items: list[Item], drafted: list[tuple[str, list[Item]]]) -> None:
         """Resolve ``after`` and the edges of workflows."""
-        snapshot = self.snapshot
-        busy = {
-            job.id: job.busy_until(snapshot.time, snapshot.overrun_s) for job in snapshot.running
+        snapshot, now = self.snapshot, self.snapshot.time
+        bound = [
+            job
+            for job in snapshot.queue
+            if job.after or job.earliest > now or isinstance(job, WorkflowJob)
+        ]
+        if not bound:
+            return
+        ends = accumulate(len(mine) for _, mine in drafted)
+        span = {
+            name: range(end - len(mine), end)
+            for (name, mine), end in zip(drafted, ends, strict=True)
         }
-        flows = (job for job in snapshot.queue if isinstance(job, WorkflowJob))
-        exits = {job.id: last_exit(job) for job in flows}
-        for job in snapshot.queue:
+        busy = {job.id: job.busy_until(now, snapshot.overrun_s) for job in snapshot.running}
+        exits = {job.id: last_exit(job) for job in bound if isinstance(job, WorkflowJob)}
+        for job in bound:
             if job.id not in span:
                 continue
-            mine, is_late = span[job.id], job.earliest > snapshot.time
-            if not (is_late or job.after or isinstance(job, WorkflowJob)):
-                continue  # so are most
-            waits = is_late or any(
-                other in span or busy.get(other, -inf) > snapshot.time for other in job.after
+            mine = span[job.id]
+            waits = job.earliest > now or any(
+                other in span or busy.get(other, -inf) > now for other in job.after
             )
             for item in items[mine.start : mine.stop]:
                 item.waits = waits

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import inf
 from typing import Any
+
+from msgspec import Struct, field
 
 from coalloc.model.jobs import Job, MoldableJob, RigidJob, Task
 from coalloc.model.plan import Deferred, Reason
@@ -16,8 +17,7 @@ Mode = tuple[int, float, float, float]
 """Processes, seconds that scale with 1/power, fixed seconds, 8 * GB / n of communication."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Item:
+class Item(Struct, kw_only=True, gc=False):
     """One thing to place."""
 
     job: Job
@@ -52,7 +52,7 @@ class Item:
     @property
     def limit(self) -> float:
         """Seconds after which it is killed, on nodes of any power; inf: never."""
-        return inf if self.job.time_limit is None else self.job.time_limit
+        return limit_of(self.job)
 
     @property
     def shape(self) -> Shape:
@@ -101,10 +101,7 @@ def offered(item: Item, cap: int) -> list[Mode]:
             for n in counts
         ]
     if isinstance(job, RigidJob):
-        base = job.base_time
-        if job.procs > cap:
-            return []
-        return [_mode(item, job.procs, base, job.sigma)]
+        return [] if job.procs > cap else [rigid_mode(job)]
     if isinstance(job, MoldableJob):
         high = min(job.max_procs, cap)
         if high < job.min_procs:
@@ -112,11 +109,21 @@ def offered(item: Item, cap: int) -> list[Mode]:
         modes = allotments(job.speedup, job.min_procs, high)
         # Of those that all run into the limit only the fewest processes are of use.
         kept = (*modes[:1], *(mode for mode in modes[1:] if mode[1] < item.limit))
-        return [_mode(item, n, time, job.sigma) for n, time in kept]
+        return [_mode(n, time, job.sigma, item.limit) for n, time in kept]
     return []
 
 
-def _mode(item: Item, procs: int, seconds: float, sigma: float) -> Mode:
-    if seconds >= item.limit:
-        return procs, 0.0, item.limit, 0.0
+def rigid_mode(job: RigidJob) -> Mode:
+    """The only mode of a rigid job."""
+    return _mode(job.procs, job.base_time, job.sigma, limit_of(job))
+
+
+def limit_of(job: Job) -> float:
+    """Seconds after which a job is killed; inf: never."""
+    return inf if job.time_limit is None else job.time_limit
+
+
+def _mode(procs: int, seconds: float, sigma: float, limit: float) -> Mode:
+    if seconds >= limit:
+        return procs, 0.0, limit, 0.0
     return procs, seconds * sigma, seconds * (1.0 - sigma), 0.0

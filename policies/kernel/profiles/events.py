@@ -143,7 +143,7 @@ def attend(
     place, wake = NOWHERE, inf
     if tried:
         place = fitting(state, pos, t, steps, spare)
-    if place.end == inf and problem.item_apart[item]:
+    if place.end == inf and problem.item_apart[item] >= 0:
         wake = arriving(problem, out, item, t)
     if place.end == inf and heads:
         place = seek(state, item, t, False)

@@ -169,7 +169,7 @@ def seek(state: ProfileState, item: int, lower: float, now: bool) -> Place:
         first += fixed_mode[item]
         last = first
     only, clusters, wide = -1, 0, problem.item_wide[item] >= 0
-    if problem.item_apart[item] and not wide:
+    if problem.item_apart[item] >= 0 and not wide:
         only, clusters = 0, problem.link_gbps.size
     while only < clusters:
         earliest = lower
@@ -194,7 +194,7 @@ def recall(problem: Problem, scratch: Scratch, item: int) -> float:
     size = problem.group_size[group]
     count = scratch.counters[REMEMBERED]
     memory, mine = scratch.memory, scratch.memory[count % MEMORY]
-    if size == 0 or problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
+    if size == 0 or problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item] >= 0:
         return -inf
     weakest = problem.class_power[problem.group_class[group, size - 1]]
     whole = 0.0 if problem.item_splits[item] else 1.0
@@ -223,7 +223,7 @@ def recall(problem: Problem, scratch: Scratch, item: int) -> float:
 def remember(problem: Problem, scratch: Scratch, item: int, first: float) -> None:
     """Keep the first start of an item that could begin at once and loads no link."""
     mode = problem.mode_first[item]
-    if problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
+    if problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item] >= 0:
         return
     if problem.item_splits[item] and problem.item_gbps[item] > 0.0:
         return
@@ -259,7 +259,7 @@ def commit(state: ProfileState, item: int, place: Place) -> None:
         child = problem.child[x]
         out.missing[child] -= 1
         if out.missing[child] == 0:
-            if problem.item_apart[child]:
+            if problem.item_apart[child] >= 0:
                 ready = soonest(problem, out, child)
             else:
                 ready = problem.item_release[child]

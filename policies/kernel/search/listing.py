@@ -90,7 +90,7 @@ def start(state: ListingState, item: int, t: float, end: float) -> None:
         child = problem.child[x]
         desk.missing[child] -= 1
         if desk.missing[child] == 0:
-            if problem.item_apart[child]:
+            if problem.item_apart[child] >= 0:
                 desk.ready[child] = soonest(problem, out, child)
             else:
                 desk.ready[child] = problem.item_release[child]

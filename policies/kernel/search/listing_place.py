@@ -156,7 +156,7 @@ def try_now(state: ListingState, item: int, t: float, row: int, only: int) -> fl
 def best_now(state: ListingState, item: int, t: float, row: int) -> float:
     """`try_now`; for what moves data, on the first cluster that the data have reached."""
     problem, desk, out = state.problem, state.desk, state.out
-    if not problem.item_apart[item]:
+    if problem.item_apart[item] < 0:
         return try_now(state, item, t, row, -1)
     if problem.item_wide[item] >= 0:
         ready = soonest(problem, out, item)

@@ -6,12 +6,13 @@ import json
 from math import inf
 from typing import Any
 
+import msgspec
 import pytest
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import decode_json
 from coalloc.model.formats.nodeset import LARGEST_SET, expand, fold
-from coalloc.model.formats.plan_json import read_plan, write_plan
+from coalloc.model.formats.plan_json import MOST_KEPT, plan_to_keep, read_plan, write_plan
 from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.jobs import DivisibleJob, Edge, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
@@ -248,3 +249,23 @@ def test_json_text_is_read_with_and_without_a_byte_order_mark() -> None:
     text = json.dumps(value, ensure_ascii=False)
     assert decode_json(text) == value
     assert decode_json(b"\xef\xbb\xbf" + text.encode()) == value
+
+
+def test_of_a_long_plan_the_first_placements_and_reasons_are_kept() -> None:
+    placed = [
+        Placement(job=f"{i}", start=0.0, end=1.0, nodes={"a": 1}) for i in range(2 * MOST_KEPT)
+    ]
+    left = [Deferred(job=f"d{i}", reason=Reason.HELD) for i in range(MOST_KEPT + 1)]
+    plan = Plan(
+        policy="p",
+        status=Status.HEURISTIC,
+        objective=Objective(name="makespan", value=1.0, deferred=len(left)),
+        placements=tuple(placed),
+        deferred=tuple(left),
+    )
+    kept = read_plan(decode_json(msgspec.json.encode(plan_to_keep(plan))))
+    assert kept.placements == tuple(placed[:MOST_KEPT])
+    assert kept.deferred == tuple(left[:MOST_KEPT])
+    assert kept.stats == {"not_kept": MOST_KEPT + 1}
+    short = read_plan(json.loads(PLAN))
+    assert read_plan(decode_json(msgspec.json.encode(plan_to_keep(short)))) == short
