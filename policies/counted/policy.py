@@ -10,7 +10,6 @@ amounts that all share. All others lay EASY in the order of `ORDERS`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,14 +20,12 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.counted.bounds import bound_of
 from coalloc.policies.counted.planning import CountedQueue
+from coalloc.policies.counted.project_search import ProjectSearch, project_of
 from coalloc.policies.incumbent import PROVED
 from coalloc.policies.kernel.counted import compiled
-from coalloc.policies.kernel.counted.fits import FLOATS, amount, run_time
+from coalloc.policies.kernel.counted.fits import FLOATS
 from coalloc.policies.kernel.counted.listing import EASY, EVENT, STRICT
-from coalloc.policies.kernel.counted.project import Project, breed
 from coalloc.policies.kernel.instance.decoding import eligible_first
-from coalloc.policies.kernel.instance.graph import graph_of
-from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.orders.queue_orders import order_jobs
 from coalloc.policies.orders.simple import SIMPLE, laying, order_queue, traits
 
@@ -42,7 +39,6 @@ ORDERS = {
     "list-saf": "smallest-area",
 }
 MODES = {"strict": STRICT, "event": EVENT, "easy": EASY, "insert": EASY}
-BRED = "bred"
 DECODER = SimpleNamespace(prepare=compiled.prepare, listing=compiled.list_items)
 
 
@@ -68,47 +64,57 @@ def solve(
     searches = name in SEARCHES and not budget.live
     patience = (options.get("patience") or 0) if searches else 0
     best: tuple[Any, ...] = ()
-    stopped = met = False
+    stopped, met, unproved = False, False, ""
 
     def plan() -> Plan:
         rank, board, label, settings = best
         status = Status.TIME_LIMIT if stopped else Status.HEURISTIC
+        more: dict[str, Any] = {"exact_search": unproved} if unproved and not met else {}
+        more |= {"work": work, "seed": budget.seed}
         return queue.plan(
             board,
             name,
-            {"work": work, "seed": budget.seed, "order": label, "booked": settings.get("depth", 0)},
+            {**more, "order": label, "booked": settings.get("depth", 0)},
             rank[1] if met else bound if rank[0] == 0 else None,
             Status.OPTIMAL if met else status,
         )
 
     def trials() -> Iterator[tuple[str, dict[str, Any] | None, int]]:
         """Orders, how each is laid, and the work of all; what does not look better is not laid."""
+        nonlocal bound, unproved
         for label, settings in _starts(queue, name, live=budget.live):
             yield label, settings, count
         project = None
         if searches and not queue.weighs and any(item.parents for item in queue.items):
             project = project_of(queue)
         if project is not None and not met:
-            for order, cost in improved(project, budget, work, options.get("patience")):
+            search = ProjectSearch(project, options, budget, bound, best[0][1])
+            unproved = search.unproved
+            for label, order, cost in search.steps(work):
+                bound = search.bound
                 laid = None if order is None else {"order": order, "depth": count}
-                yield BRED, laid, cost + (0 if order is None else count)
+                yield label, laid, cost + (0 if order is None else count)
+                project.least[0] = min(project.least[0], best[0][1])
+                if met:
+                    break
             return
         while fails < patience and not met and count > 1:
             yield "moved", _moved(best[3], draws), count
 
     for label, settings, cost in trials():
         work += cost
-        fails += 1
+        fails, better = fails + 1, False
         if settings is not None:
             board = queue.lay(**settings)
             rank = queue.rank(board)
-            if not best or rank < best[0]:
-                best, fails = (rank, board, label, settings), 0
-                met = bound is not None and rank[0] == 0 and rank[1] <= bound * (1.0 + PROVED)
-                if on_incumbent is not None:
-                    on_incumbent(plan())
+            better = not best or rank < best[0]
+            best, fails = ((rank, board, label, settings), 0) if better else (best, fails)
+        left, least = best[0][:2]
+        met = bound is not None and left == 0 and least <= bound * (1.0 + PROVED)
+        if better and on_incumbent is not None:
+            on_incumbent(plan())
         stopped = budget.stop()
-        if stopped or (budget.work is not None and work >= budget.work) or (met and label == BRED):
+        if stopped or (budget.work is not None and work >= budget.work):
             break
     return plan()
 
@@ -160,62 +166,3 @@ def _moved(settings: Mapping[str, Any], draws: np.random.Generator) -> dict[str,
     else:
         order.insert(j, order.pop(i))
     return {**settings, "order": order}
-
-
-INDIVIDUALS = 400
-ANEW = 60
-"""Children in vain for each individual before another population."""
-CHUNK = 50
-"""Children between two looks at the limits."""
-
-
-def project_of(queue: CountedQueue) -> Project | None:
-    """The project; None where amounts alone do not say what fits, or change with time."""
-    b, items = queue.board, queue.items
-    steady = (b.nodes, b.clusters, b.reservations) == (1, 1, 0) and not queue.tables.held
-    if not steady or any(len(item.modes) > 1 or item.parts for item in items):
-        return None
-    n, forms = len(items), b.item_form
-    if n < 2 or np.any(b.arrival > 0.0) or np.any(b.low[forms] > 1):
-        return None
-    sizes = [*b.size[: b.resources], *b.size[b.resources :: b.resources][: b.licences]]
-    take = np.array(
-        [
-            [amount(b, s, 0, b.procs[m], r) for r in range(b.resources)]
-            + [b.form_pool[s * b.licences + j] for j in range(b.licences)]
-            for s, m in zip(forms, b.mode_first, strict=False)
-        ]
-    )
-    scarce = take.sum(axis=0) > sizes
-    scarce[0] |= not scarce.any()
-    take, size = np.ascontiguousarray(take[:, scarce]), np.array(sizes)[scarce]
-    if np.any(take > size):
-        return None
-    length = np.array([run_time(b, i, b.mode_first[i], b.power[0], 0) for i in range(n)])
-    counts = ((INDIVIDUALS, n), 2, n, n, n, n)
-    lists, told, best, *orders = (np.zeros(shape, np.int64) for shape in counts)
-    sums = ((INDIVIDUALS, 2), n, n, 2 * n + 1, (2 * n + 1, len(size)))
-    worth, *times = (np.zeros(shape) for shape in sums)
-    given = (length, take, size, b.parent_first, b.parent, b.child_first, b.child)
-    made: tuple[Any, ...] = (lists, worth, told, best, np.array([inf]), *orders, *times)
-    return Project(*given, graph_of(items).bottom(length), *made)
-
-
-def improved(
-    project: Project, budget: Budget, work: int, patience: int | None
-) -> Iterator[tuple[list[int] | None, int]]:
-    """Orders that are better than those before, or None, with the work of each chunk.
-
-    `work` has been done. The search ends after so many items in vain for each one of the project.
-    """
-    n, random, vain = len(project.length), seeded(budget.seed), 0
-    while patience is None or vain < patience:
-        children = CHUNK
-        if budget.work is not None:
-            children = min(children, -(-(budget.work - work) // (3 * n)))
-        before = project.least[0]
-        breed(project, random, children, ANEW * INDIVIDUALS)
-        better = project.least[0] < before
-        vain = 0 if better else vain + 3 * children
-        work += 3 * n * children
-        yield project.best.tolist() if better else None, 3 * n * children
