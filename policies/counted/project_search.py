@@ -22,8 +22,9 @@ ANEW = 60
 """Children in vain for each individual before another population."""
 CHUNK = 50
 """Children between two looks at the limits."""
-PLACED = 40
+PLACED = 60
 """Items placed in the time of one of the exact search's work."""
+EXACT = "exact search"
 Step = tuple[str, list[int] | None, int]
 """What was done, the order of something better or None, and the work."""
 
@@ -111,10 +112,13 @@ class ProjectSearch:
         """A call of the exact search, `alone` to its end."""
         before, rest = exact.work, self.exact_work - exact.work
         some = rest if alone else min(next_call(before), rest)
-        if left is not None:
-            some = max(min(some, left // PLACED), 1)
+        if left is not None:  # half of it is for breeding
+            some = max(min(some, left // (PLACED if alone else 2 * PLACED)), 1)
+        if some < before:  # it would not come further than those before
+            self.exact = None
+            return EXACT, None, 0
         order = exact.run(self.project.least[0], some, self.budget.stop)
         self.bound = max(self.bound or 0.0, exact.bound)
         if exact.ended or exact.work >= self.exact_work:
             self.exact = None
-        return "exact search", order, (exact.work - before) * PLACED
+        return EXACT, order, (exact.work - before) * PLACED
