@@ -85,9 +85,9 @@ def solve(
         for label, settings in _starts(queue, name, live=budget.live):
             yield label, settings, count
         project = None
-        if searches and not queue.weighs and any(item.parents for item in queue.items):
+        if searches and not (met or queue.weighs) and any(item.parents for item in queue.items):
             project = project_of(queue)
-        if project is not None and not met:
+        if project is not None:
             search = ProjectSearch(project, options, budget, bound, best[0][1])
             unproved = search.unproved
             for label, order, cost in search.steps(work):
