@@ -35,7 +35,7 @@ class ExactProject:
         if len(items) > MOST_ITEMS:
             raise UnfitError(f"more than {MOST_ITEMS} jobs")
         self.seed, self.work, self.bound, self.ended = seed, 0, bound, False
-        self.unit = common_measure(project.length) or float(project.length.max()) / FINE
+        self.unit = common_measure(project.length) or float(project.length.max()) / FINE or 1.0
         runs = [floor(seconds / self.unit + NEAR) for seconds in project.length.tolist()]
         self.model = model = cp.CpModel()
         self.start = [model.new_int_var(0, sum(runs), "") for _ in items]
@@ -59,7 +59,7 @@ class ExactProject:
         self.work += answer.work
         self.ended, value = answer.proved, answer.value
         none = answer.proved and value is None
-        self.bound = max(self.bound, reached if none else answer.bound * self.unit)
+        self.bound = max(self.bound, reached if none else min(answer.bound * self.unit, reached))
         if value is None:
             return None
         starts = [value(start) for start in self.start]

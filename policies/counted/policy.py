@@ -2,8 +2,8 @@
 
 Simple orders keep their names and decoders; `conservative` books the first `DEPTH` that wait, and
 the others go on as under EASY. What searches tries these orders, EASY by arrival first, and then
-moves items of the best while its work lasts; of a *project* with tasks, whole orders are bred, and
-each item is placed where it ends first: a queue on one node, where what that has, and licences, are
+moves items of the best while its work lasts; of a *project* with tasks, `project_search`
+breeds whole orders and proves the best: a queue on one node, where what that has, and licences, are
 amounts that all share. All others lay EASY in the order of `ORDERS`.
 """
 
@@ -26,6 +26,7 @@ from coalloc.policies.kernel.counted import compiled
 from coalloc.policies.kernel.counted.fits import FLOATS
 from coalloc.policies.kernel.counted.listing import EASY, EVENT, STRICT
 from coalloc.policies.kernel.instance.decoding import eligible_first
+from coalloc.policies.kernel.instance.graph import parents_first
 from coalloc.policies.orders.queue_orders import order_jobs
 from coalloc.policies.orders.simple import SIMPLE, laying, order_queue, traits
 
@@ -92,8 +93,11 @@ def solve(
             unproved = search.unproved
             for label, order, cost in search.steps(work):
                 bound = search.bound
-                laid = None if order is None else {"order": order, "depth": count}
-                yield label, laid, cost + (0 if order is None else count)
+                laid: dict[str, Any] | None = None
+                if order is not None:
+                    laid = {"order": parents_first(order, queue.items), "depth": count}
+                    cost += count
+                yield label, laid, cost
                 project.least[0] = min(project.least[0], best[0][1])
                 if met:
                     break
