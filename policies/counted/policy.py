@@ -2,14 +2,15 @@
 
 Simple orders keep their names and decoders; `conservative` books the first `DEPTH` that wait, and
 the others go on as under EASY. What searches tries these orders, EASY by arrival first, and then
-moves items of the best while its work lasts; of a *project* with tasks, `project_search`
-breeds whole orders and proves the best: a queue on one node, where what that has, and licences, are
+moves items of the best while its work lasts; of a *project* with tasks, whole orders are bred, and
+the best is proved: a queue on one node, where what that has, and licences, are
 amounts that all share. All others lay EASY in the order of `ORDERS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,14 +20,16 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.counted.bounds import bound_of
-from coalloc.policies.counted.planning import CountedQueue
-from coalloc.policies.counted.project_search import ProjectSearch, project_of
+from coalloc.policies.counted.exact import EXACT, PLACED, ExactProject
+from coalloc.policies.counted.planning import ENDLESS, CountedQueue
 from coalloc.policies.incumbent import PROVED
 from coalloc.policies.kernel.counted import compiled
-from coalloc.policies.kernel.counted.fits import FLOATS
+from coalloc.policies.kernel.counted.fits import FLOATS, amount, run_time
 from coalloc.policies.kernel.counted.listing import EASY, EVENT, STRICT
+from coalloc.policies.kernel.counted.project import Project, breed
 from coalloc.policies.kernel.instance.decoding import eligible_first
-from coalloc.policies.kernel.instance.graph import parents_first
+from coalloc.policies.kernel.instance.graph import graph_of, parents_first
+from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.orders.queue_orders import order_jobs
 from coalloc.policies.orders.simple import SIMPLE, laying, order_queue, traits
 
@@ -89,15 +92,17 @@ def solve(
         if searches and not (met or queue.weighs) and any(item.parents for item in queue.items):
             project = project_of(queue)
         if project is not None:
-            search = ProjectSearch(project, options, budget, bound, best[0][1])
-            unproved = search.unproved
-            for label, order, cost in search.steps(work):
-                bound = search.bound
-                laid: dict[str, Any] | None = None
-                if order is not None:
-                    laid = {"order": parents_first(order, queue.items), "depth": count}
-                    cost += count
-                yield label, laid, cost
+            project.least[0] = best[0][1]
+            exact = ExactProject(project, options.get("exact_work") or 0, bound, budget.seed)
+            unproved = exact.unfit
+            for label, order, cost in improved(
+                project, exact, budget, work, options.get("patience")
+            ):
+                bound = exact.bound or None
+                laid = (
+                    {"order": parents_first(order, queue.items), "depth": count} if order else None
+                )
+                yield label, laid, cost + (count if order else 0)
                 project.least[0] = min(project.least[0], best[0][1])
                 if met:
                     break
@@ -170,3 +175,67 @@ def _moved(settings: Mapping[str, Any], draws: np.random.Generator) -> dict[str,
     else:
         order.insert(j, order.pop(i))
     return {**settings, "order": order}
+
+
+INDIVIDUALS = 400
+ANEW = 60
+"""Children in vain for each individual before another population."""
+CHUNK = 50
+"""Children between two looks at the limits."""
+BRED = "bred"
+
+
+def project_of(queue: CountedQueue) -> Project | None:
+    """The project; None where amounts alone do not say what fits, or change with time."""
+    b, items = queue.board, queue.items
+    steady = (b.nodes, b.clusters, b.reservations) == (1, 1, 0) and not queue.tables.held
+    if not steady or any(len(item.modes) > 1 or item.parts for item in items):
+        return None
+    n, forms = len(items), b.item_form
+    if n < 2 or np.any(b.arrival > 0.0) or np.any(b.low[forms] > 1):
+        return None
+    sizes = [*b.size[: b.resources], *b.size[b.resources :: b.resources][: b.licences]]
+    take = np.array(
+        [
+            [amount(b, s, 0, b.procs[m], r) for r in range(b.resources)]
+            + [b.form_pool[s * b.licences + j] for j in range(b.licences)]
+            for s, m in zip(forms, b.mode_first, strict=False)
+        ]
+    )
+    scarce = take.sum(axis=0) > sizes
+    scarce[0] |= not scarce.any()
+    take, size = np.ascontiguousarray(take[:, scarce]), np.array(sizes)[scarce]
+    if np.any(take > size):
+        return None
+    length = np.array([run_time(b, i, b.mode_first[i], b.power[0], 0) for i in range(n)])
+    counts = ((INDIVIDUALS, n), 2, n, n, n, n)
+    lists, told, best, *orders = (np.zeros(shape, np.int64) for shape in counts)
+    sums = ((INDIVIDUALS, 2), n, n, 2 * n + 1, (2 * n + 1, len(size)))
+    worth, *times = (np.zeros(shape) for shape in sums)
+    given = (length, take, size, b.parent_first, b.parent, b.child_first, b.child)
+    made: tuple[Any, ...] = (lists, worth, told, best, np.array([inf]), *orders, *times)
+    return Project(*given, graph_of(items).bottom(length), *made)
+
+
+def improved(
+    project: Project, exact: ExactProject, budget: Budget, work: int, patience: int | None
+) -> Iterator[tuple[str, list[int] | None, int]]:
+    """Orders of something better, or None, with the work of each step; `work` has been done.
+
+    They are bred, in turns with the exact search. Breeding ends after so many items in vain for
+    each one of the project, the exact search then goes on to its end.
+    """
+    n, random, vain, bred = len(project.length), seeded(budget.seed), 0, 0
+    while not exact.ended or patience is None or vain < patience:
+        left = ENDLESS if budget.work is None else max(budget.work - work, 1)
+        tired, before = patience is not None and vain >= patience, project.least[0]
+        if not exact.ended and (tired or exact.work * PLACED <= bred):
+            order, cost = exact.run(before, left, budget.stop, alone=tired)
+            work += cost
+            yield EXACT, order, cost
+            continue
+        children = min(CHUNK, -(-left // (3 * n)))
+        breed(project, random, children, ANEW * INDIVIDUALS)
+        better, cost = project.least[0] < before, 3 * n * children
+        vain, bred, work = 0 if better else vain + 3 * children, bred + cost, work + cost
+        yield BRED, project.best.tolist() if better else None, cost

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from math import inf
 from threading import Event, Thread
-from typing import Any, NamedTuple
-
-from coalloc.policies.base import never
+from typing import Any
 
 SECOND = 1_000_000
 """Work of a second of the solver's deterministic time."""
@@ -29,15 +28,9 @@ class UnfitError(Exception):
     """The search does not apply; the text says why."""
 
 
-class Answer(NamedTuple):
-    """Outcome of a call."""
-
-    value: Callable[[Any], int] | None
-    """Value of a variable in the solution, if there is one."""
-    bound: float
-    proved: bool
-    """Nothing within the limits is better than the solution; without one there is nothing."""
-    work: int
+Answer = tuple[Callable[[Any], int] | None, float, bool, int]
+"""The value of a variable in the solution, if there is one; a bound, infinite where there is none;
+whether nothing within the limits is better; the work."""
 
 
 @cache
@@ -62,7 +55,7 @@ def minimize(
     *,
     work: int,
     seed: int,
-    stop: Callable[[], bool] = never,
+    stop: Callable[[], bool],
 ) -> Answer:
     """Search for the least aim between two limits, by so much work at most."""
     cp, model = cp_model(), model.clone()
@@ -79,18 +72,14 @@ def minimize(
     status = _watched(solver, model, stop)
     assert status != cp.MODEL_INVALID, model.validate()
     spent = int(solver.response_proto.deterministic_time * SECOND)
-    return Answer(
-        value=solver.value if status in (cp.OPTIMAL, cp.FEASIBLE) else None,
-        bound=solver.best_objective_bound,
-        proved=status in (cp.OPTIMAL, cp.INFEASIBLE),
-        work=min(max(spent, 1), work),
-    )
+    value = solver.value if status in (cp.OPTIMAL, cp.FEASIBLE) else None
+    bound = inf if status == cp.INFEASIBLE else solver.best_objective_bound
+    proved = status in (cp.OPTIMAL, cp.INFEASIBLE)
+    return value, bound, proved, min(max(spent, 1), work)
 
 
 def _watched(solver: Any, model: Any, stop: Callable[[], bool]) -> Any:
     """The status at the end of the solver's search, which the caller may stop."""
-    if stop is never:
-        return solver.solve(model)
     over = Event()
 
     def watch() -> None:

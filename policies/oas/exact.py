@@ -140,13 +140,15 @@ class ExactSearch:
         low = ceil(self.floor / unit * (1.0 - NEAR) - NEAR)
         if self.reached < inf:
             high = ceil(self.reached * (1.0 - RELATIVE) / unit - NEAR) - 1
-        answer = minimize(made.model, aim, low, high, work=work, seed=self.seed, stop=stop)
-        self.work += answer.work
-        if answer.value is not None:
-            self._take(answer.value)
+        value, bound, proved, spent = minimize(
+            made.model, aim, low, high, work=work, seed=self.seed, stop=stop
+        )
+        self.work += spent
+        if value is not None:
+            self._take(value)
         if self.failed:
             return
-        told = self.reached if answer.proved else min(answer.bound * unit, self.reached)
+        told = self.reached if proved else min(bound * unit, self.reached)
         self.floor = max(self.floor, told)
         if self.weighing == self.weighted:
             self.bound = max(self.bound, self.floor)

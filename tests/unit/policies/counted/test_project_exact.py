@@ -73,6 +73,7 @@ def test_finds_what_ends_a_second_sooner_or_that_nothing_does() -> None:
     columns |= {"size": np.array([4.0]), "child_first": np.zeros(3, np.int64)}
     project = cast(Project, SimpleNamespace(**columns, child=np.zeros(0, np.int64)))
     for reached, found in ((6.0, True), (5.0, False)):
-        search = ExactProject(project, 0.0, seed=0)
-        assert (search.run(reached, 100_000, never) is not None) == found
+        search = ExactProject(project, 100_000, None, seed=0)
+        order, _ = search.run(reached, 10_000_000, never, alone=True)
+        assert (order is not None) == found
         assert (search.ended, search.bound) == (True, 5.0)
