@@ -17,7 +17,8 @@ from statistics import median
 from benchmarks.papers.oas.workloads import oas_instance
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.oas.exact import SECOND, ExactSearch
+from coalloc.policies.mip.cp_sat import SECOND
+from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.orders.simple import SIMPLE, sort_items
 
 

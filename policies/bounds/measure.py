@@ -13,6 +13,7 @@ import numpy as np
 
 from coalloc.model.jobs import Job, MoldableJob
 from coalloc.model.speedup import TableSpeedup
+from coalloc.policies.array_types import Floats
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.state import SHORTEST
 
@@ -48,7 +49,12 @@ def _of_times(planner: Planner) -> float:
     limits = problem.item_limit[np.isfinite(problem.item_limit)]
     axis = np.concatenate((base.time, problem.item_release, problem.reserved.ravel())) - now
     times = np.abs(np.concatenate((runs.ravel(), limits, axis[axis > 0.0])))
-    times = np.unique(np.maximum(times, SHORTEST))
+    return common_measure(np.maximum(times, SHORTEST))
+
+
+def common_measure(times: Floats) -> float:
+    """The largest number of which all times are multiples, in parts of a second; 0: none."""
+    times = np.unique(times)
     for parts in PARTS:
         units = np.round(times * parts)
         if units.max(initial=0.0) > MOST:

@@ -3,7 +3,7 @@
 Simple orders keep their names and decoders; `conservative` books the first `DEPTH` that wait, and
 the others go on as under EASY. What searches tries these orders, EASY by arrival first, and then
 moves items of the best while its work lasts; of a *project* with tasks, whole orders are bred, and
-each item is placed where it ends first: a queue on one node, where what that has, and licences, are
+the best is proved: a queue on one node, where what that has, and licences, are
 amounts that all share. All others lay EASY in the order of `ORDERS`.
 """
 
@@ -20,14 +20,15 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.counted.bounds import bound_of
-from coalloc.policies.counted.planning import CountedQueue
+from coalloc.policies.counted.exact import EXACT, PLACED, ExactProject
+from coalloc.policies.counted.planning import ENDLESS, CountedQueue
 from coalloc.policies.incumbent import PROVED
 from coalloc.policies.kernel.counted import compiled
 from coalloc.policies.kernel.counted.fits import FLOATS, amount, run_time
 from coalloc.policies.kernel.counted.listing import EASY, EVENT, STRICT
 from coalloc.policies.kernel.counted.project import Project, breed
 from coalloc.policies.kernel.instance.decoding import eligible_first
-from coalloc.policies.kernel.instance.graph import graph_of
+from coalloc.policies.kernel.instance.graph import graph_of, parents_first
 from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.orders.queue_orders import order_jobs
 from coalloc.policies.orders.simple import SIMPLE, laying, order_queue, traits
@@ -42,7 +43,6 @@ ORDERS = {
     "list-saf": "smallest-area",
 }
 MODES = {"strict": STRICT, "event": EVENT, "easy": EASY, "insert": EASY}
-BRED = "bred"
 DECODER = SimpleNamespace(prepare=compiled.prepare, listing=compiled.list_items)
 
 
@@ -68,47 +68,62 @@ def solve(
     searches = name in SEARCHES and not budget.live
     patience = (options.get("patience") or 0) if searches else 0
     best: tuple[Any, ...] = ()
-    stopped = met = False
+    stopped, met, unproved = False, False, ""
 
     def plan() -> Plan:
         rank, board, label, settings = best
         status = Status.TIME_LIMIT if stopped else Status.HEURISTIC
+        more: dict[str, Any] = {"exact_search": unproved} if unproved and not met else {}
+        more |= {"work": work, "seed": budget.seed}
         return queue.plan(
             board,
             name,
-            {"work": work, "seed": budget.seed, "order": label, "booked": settings.get("depth", 0)},
+            {**more, "order": label, "booked": settings.get("depth", 0)},
             rank[1] if met else bound if rank[0] == 0 else None,
             Status.OPTIMAL if met else status,
         )
 
     def trials() -> Iterator[tuple[str, dict[str, Any] | None, int]]:
         """Orders, how each is laid, and the work of all; what does not look better is not laid."""
+        nonlocal bound, unproved
         for label, settings in _starts(queue, name, live=budget.live):
             yield label, settings, count
         project = None
-        if searches and not queue.weighs and any(item.parents for item in queue.items):
+        if searches and not (met or queue.weighs) and any(item.parents for item in queue.items):
             project = project_of(queue)
-        if project is not None and not met:
-            for order, cost in improved(project, budget, work, options.get("patience")):
-                laid = None if order is None else {"order": order, "depth": count}
-                yield BRED, laid, cost + (0 if order is None else count)
+        if project is not None:
+            project.least[0] = best[0][1]
+            exact = ExactProject(project, options.get("exact_work") or 0, bound, budget.seed)
+            unproved = exact.unfit
+            for label, order, cost in improved(
+                project, exact, budget, work, options.get("patience")
+            ):
+                bound = exact.bound or None
+                laid = (
+                    {"order": parents_first(order, queue.items), "depth": count} if order else None
+                )
+                yield label, laid, cost + (count if order else 0)
+                project.least[0] = min(project.least[0], best[0][1])
+                if met:
+                    break
             return
         while fails < patience and not met and count > 1:
             yield "moved", _moved(best[3], draws), count
 
     for label, settings, cost in trials():
         work += cost
-        fails += 1
+        fails, better = fails + 1, False
         if settings is not None:
             board = queue.lay(**settings)
             rank = queue.rank(board)
-            if not best or rank < best[0]:
-                best, fails = (rank, board, label, settings), 0
-                met = bound is not None and rank[0] == 0 and rank[1] <= bound * (1.0 + PROVED)
-                if on_incumbent is not None:
-                    on_incumbent(plan())
+            better = not best or rank < best[0]
+            best, fails = ((rank, board, label, settings), 0) if better else (best, fails)
+        left, least = best[0][:2]
+        met = bound is not None and left == 0 and least <= bound * (1.0 + PROVED)
+        if better and on_incumbent is not None:
+            on_incumbent(plan())
         stopped = budget.stop()
-        if stopped or (budget.work is not None and work >= budget.work) or (met and label == BRED):
+        if stopped or (budget.work is not None and work >= budget.work):
             break
     return plan()
 
@@ -167,6 +182,7 @@ ANEW = 60
 """Children in vain for each individual before another population."""
 CHUNK = 50
 """Children between two looks at the limits."""
+BRED = "bred"
 
 
 def project_of(queue: CountedQueue) -> Project | None:
@@ -202,20 +218,24 @@ def project_of(queue: CountedQueue) -> Project | None:
 
 
 def improved(
-    project: Project, budget: Budget, work: int, patience: int | None
-) -> Iterator[tuple[list[int] | None, int]]:
-    """Orders that are better than those before, or None, with the work of each chunk.
+    project: Project, exact: ExactProject, budget: Budget, work: int, patience: int | None
+) -> Iterator[tuple[str, list[int] | None, int]]:
+    """Orders of something better, or None, with the work of each step; `work` has been done.
 
-    `work` has been done. The search ends after so many items in vain for each one of the project.
+    They are bred, in turns with the exact search. Breeding ends after so many items in vain for
+    each one of the project, the exact search then goes on to its end.
     """
-    n, random, vain = len(project.length), seeded(budget.seed), 0
-    while patience is None or vain < patience:
-        children = CHUNK
-        if budget.work is not None:
-            children = min(children, -(-(budget.work - work) // (3 * n)))
-        before = project.least[0]
+    n, random, vain, bred = len(project.length), seeded(budget.seed), 0, 0
+    while not exact.ended or patience is None or vain < patience:
+        left = ENDLESS if budget.work is None else max(budget.work - work, 1)
+        tired, before = patience is not None and vain >= patience, project.least[0]
+        if not exact.ended and (tired or exact.work * PLACED <= bred):
+            order, cost = exact.run(before, left, budget.stop, alone=tired)
+            work += cost
+            yield EXACT, order, cost
+            continue
+        children = min(CHUNK, -(-left // (3 * n)))
         breed(project, random, children, ANEW * INDIVIDUALS)
-        better = project.least[0] < before
-        vain = 0 if better else vain + 3 * children
-        work += 3 * n * children
-        yield project.best.tolist() if better else None, 3 * n * children
+        better, cost = project.least[0] < before, 3 * n * children
+        vain, bred, work = 0 if better else vain + 3 * children, bred + cost, work + cost
+        yield BRED, project.best.tolist() if better else None, cost

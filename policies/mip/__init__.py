@@ -1,1 +1,1 @@
-"""The published mixed-integer programs, built with PuLP and solved by HiGHS or CBC."""
+"""Calls of solvers: HiGHS or CBC on programs built with PuLP, and CP-SAT."""

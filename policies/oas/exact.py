@@ -3,20 +3,12 @@
 What is searched are the plans that place every item of the planner and that the independent checker
 accepts, so an optimum here is one among all plans with the same deferred jobs. `exact_model` has
 the model, `UnfitError` names what is outside.
-
-Notes
------
-*Work* is the solver's deterministic time. A call cannot be resumed: each one searches anew, above
-the bound and below the value that are known. One thread, so with the same work it repeats exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
 from math import ceil, inf
-from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -29,32 +21,20 @@ from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.state import FULL
+from coalloc.policies.mip.cp_sat import NOT_INSTALLED, UnfitError, cp_model, minimize
 from coalloc.policies.oas.exact_model import NEAR, ExactModel
-from coalloc.policies.oas.exact_patterns import UnfitError, make_patterns
+from coalloc.policies.oas.exact_patterns import make_patterns
 
-SECOND = 1_000_000
-"""Work of a second of the solver's deterministic time: about one for each item placed."""
 RELATIVE = 5e-10
 """By so much a plan must be better, relative."""
-LOOK_S = 0.05
-"""Between two looks at the caller's wish to stop."""
 RESERVED = 62
 """Reservations are bits of one integer."""
-
-
-@cache
-def cp_model() -> Any:
-    """CP-SAT, loaded at its first use; None where it is not installed."""
-    try:
-        return import_module("ortools.sat.python.cp_model")
-    except ImportError:
-        return None
 
 
 def _unsupported(planner: Planner, slot: float | None) -> str | None:
     """Reason why the search cannot take a case."""
     if cp_model() is None:
-        return "ortools is not installed"
+        return NOT_INSTALLED
     if any(item.task is not None for item in planner.items):
         return "tasks of workflows are not searched"
     if any(kind.cut for kind in planner.intake.kinds if kind.usable):
@@ -155,41 +135,33 @@ class ExactSearch:
 
     def _solve(self, work: int, stop: Callable[[], bool]) -> None:
         """One call of the solver, for something better than what is known."""
-        made, cp, model = self.made, self.made.cp, self.made.model.clone()
+        made, high = self.made, None
         aim, unit = made.weigh() if self.weighing else (made.last, made.grid.unit)
-        model.minimize(aim)
+        low = ceil(self.floor / unit * (1.0 - NEAR) - NEAR)
         if self.reached < inf:
-            model.add(aim <= ceil(self.reached * (1.0 - RELATIVE) / unit - NEAR) - 1)
-        model.add(aim >= ceil(self.floor / unit * (1.0 - NEAR) - NEAR))
-        solver = cp.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = self.seed
-        solver.parameters.linearization_level = 0  # measured: 2 to 10 times as fast as with it
-        solver.parameters.cp_model_probing_level = 0
-        solver.parameters.max_deterministic_time = work / SECOND
-        status = _watched(solver, model, stop)
-        assert status != cp.MODEL_INVALID, model.validate()
-        spent = int(solver.response_proto.deterministic_time * SECOND)
-        self.work += min(max(spent, 1), work)
-        if status in (cp.OPTIMAL, cp.FEASIBLE):
-            self._take(solver)
+            high = ceil(self.reached * (1.0 - RELATIVE) / unit - NEAR) - 1
+        value, bound, proved, spent = minimize(
+            made.model, aim, low, high, work=work, seed=self.seed, stop=stop
+        )
+        self.work += spent
+        if value is not None:
+            self._take(value)
         if self.failed:
             return
-        proved = status in (cp.OPTIMAL, cp.INFEASIBLE)
-        told = self.reached if proved else min(solver.best_objective_bound * unit, self.reached)
+        told = self.reached if proved else min(bound * unit, self.reached)
         self.floor = max(self.floor, told)
         if self.weighing == self.weighted:
             self.bound = max(self.bound, self.floor)
 
-    def _take(self, solver: Any) -> None:
+    def _take(self, value: Callable[[Any], int]) -> None:
         """Make a plan of the solver's: its patterns, and its order of starts and ends."""
         made, patterns, grid = self.made, self.made.patterns, self.made.grid
-        start = [solver.value(variable) for variable in made.start]
-        end = [solver.value(variable) for variable in made.end]
+        start = [value(variable) for variable in made.start]
+        end = [value(variable) for variable in made.end]
         out = make_outcome(made.problem)
         sc, top = np.ones(out.end.size), 0
         for n in sorted(range(len(start)), key=lambda n: start[n]):
-            p = next(p for p in made.of_item(n) if solver.value(made.chosen[p]))
+            p = next(p for p in made.of_item(n) if value(made.chosen[p]))
             out.start[n] = grid.now + start[n] * grid.unit
             if not grid.slotted:
                 over = [float(out.end[m]) for m in range(len(end)) if m != n and end[m] <= start[n]]
@@ -209,23 +181,3 @@ class ExactSearch:
         self.makespan, self.cost = found.makespan, found.weighted_completion
         if grid.slotted:
             self.makespan = max(end) * grid.unit
-
-
-def _watched(solver: Any, model: Any, stop: Callable[[], bool]) -> Any:
-    """The status at the end of the solver's search, which the caller may stop."""
-    if stop is never:
-        return solver.solve(model)
-    over = Event()
-
-    def watch() -> None:
-        while not over.wait(LOOK_S):
-            if stop():
-                solver.stop_search()
-
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        return solver.solve(model)
-    finally:
-        over.set()
-        watcher.join()

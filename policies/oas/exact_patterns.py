@@ -25,6 +25,7 @@ import numpy as np
 from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.arrays import Compiled
 from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, SHORTEST, Base, Problem
+from coalloc.policies.mip.cp_sat import UnfitError
 
 MOST_OF_ITEM = 2000
 """Patterns of one item at most."""
@@ -55,10 +56,6 @@ class Patterns:
     """By how much communication is slowed down."""
     shut: Ints
     """Set of the reservations that the pattern may not meet, as bits."""
-
-
-class UnfitError(Exception):
-    """The search does not apply; the text says why."""
 
 
 def counted(total: int, room: Sequence[int]) -> Iterator[tuple[int, ...]]:

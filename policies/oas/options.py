@@ -27,8 +27,9 @@ ExactWork = Annotated[
     int,
     Meta(
         ge=0,
-        description="Work of the exact search of a small window, which needs `ortools`, in "
-        "millionths of its deterministic seconds; 0 leaves it out.",
+        description="Work of the exact search of a small window, or of at most 60 tasks that share "
+        "a node and licences, in millionths of deterministic seconds of `ortools`, which it needs; "
+        "0 leaves it out.",
     ),
 ]
 Aim = Annotated[

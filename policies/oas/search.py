@@ -17,9 +17,9 @@ from typing import Any
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import Bound
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
+from coalloc.policies.mip.cp_sat import UnfitError, next_call
 from coalloc.policies.oas.bins import BinAnnealing, bins_of
 from coalloc.policies.oas.exact import ExactSearch
-from coalloc.policies.oas.exact_patterns import UnfitError
 from coalloc.policies.oas.orders import THEN, Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.walk import FIRST_CYCLE, Walk
 
@@ -29,8 +29,6 @@ EXACT_ITEMS = 40
 """The exact search has proved little that is larger."""
 BINS_CHUNK = 1_000_000
 """Jobs placed in bins between two looks at the clock, some 30 ms."""
-EXACT_CHUNK = 100_000
-"""Work of its first call; each call has three times what all before it had."""
 
 
 class OasSearch:
@@ -172,7 +170,7 @@ class OasSearch:
         assert incumbent.best is not None
         exact.offer(incumbent.best, 0.0 if incumbent.bound is None else incumbent.bound.value)
         before, left = exact.work, self.exact_work - exact.work
-        some = left if alone else min(max(3 * exact.work, EXACT_CHUNK), left)
+        some = left if alone else min(next_call(exact.work), left)
         ended = exact.run(incumbent.chunk(some), incumbent.budget.stop)
         incumbent.work += exact.work - before
         if exact.best is not None and incumbent.offer(exact.best, "exact search"):

@@ -32,9 +32,9 @@ from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
+from coalloc.policies.mip.cp_sat import UnfitError
 from coalloc.policies.mip.runner import End, run
 from coalloc.policies.oas.exact import ExactSearch
-from coalloc.policies.oas.exact_patterns import UnfitError
 from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import sort_items
 from coalloc.policies.published.slot_grid import (

@@ -38,7 +38,7 @@ from coalloc.simulation.reproduce.solving import solve
 
 NAME = "psplib"
 DOC = "projects of PSPLIB (a folder or a file after it): what is proved, and gaps to the best known"
-WORK = 60_000_000
+WORK = 150_000_000
 """Placements of tasks for each project."""
 QUICK, QUICK_WORK = 20, 600_000  # every so many-th project
 LARGEST_FILE = 100_000_000

@@ -15,9 +15,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.mip.cp_sat import UnfitError
 from coalloc.policies.oas import exact
 from coalloc.policies.oas.exact import ExactSearch
-from coalloc.policies.oas.exact_patterns import UnfitError
 from tests.support.oas_cases import random_case
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
