@@ -346,12 +346,13 @@ def by_start(orders: BinOrders, desk: BinDesk, k: int) -> None:
 @helper(inline=True)
 def accept(search: BinSearch, state: Annealing, value: float) -> float:
     """Remember excess and cost of each bin, and put its jobs by their starts; the excess of all."""
-    known, found, excess = search.desk.known, search.desk.value, 0.0
+    desk, here, there = search.desk, search.desk.counters[HERE], search.desk.counters[THERE]
+    known, found, excess = desk.known, desk.value, 0.0
     for k in range(search.bins.slots.size):
         known[LATE, k], known[COST, k] = found[LATE, k], found[COST, k]
         excess += found[LATE, k]
-        if k in (search.desk.counters[HERE], search.desk.counters[THERE]):
-            by_start(search.orders, search.desk, k)
+        if here == ALL or k in (here, there):
+            by_start(search.orders, desk, k)
     return excess
 
 
