@@ -79,7 +79,7 @@ class BinDesk(NamedTuple):
     start: Annotated[Floats, "N"]
     end: Annotated[Floats, "R"]
     held: Annotated[Ints, "R"]
-    place: Annotated[Ints, "N"]  # of each job in the order of the bin
+    place: Annotated[Ints, "N"]  # of each job of the bin in its order
     fits: Annotated[Ints, "W", "F"]  # places of the jobs before each, which are as narrow
     stops: Annotated[Ints, "W"]  # places of jobs that do not yield where they are TIGHT
     waits: Annotated[Ints, "W"]  # places of jobs that wait
@@ -120,26 +120,23 @@ def start(bins: Bins, desk: BinDesk, k: int, item: int, t: float, running: int) 
 def lay_out(bins: Bins, orders: BinOrders, desk: BinDesk, k: int) -> float:
     """Note where the jobs of a bin are in its order; the work of all."""
     order, size, work = orders.order, orders.jobs[k], 0.0
-    words = (size + LAST) >> LOG
-    for item in range(bins.procs.size):
-        desk.place[item] = -1
     for w in range(desk.waiting.size):
-        desk.waiting[w] = desk.stops[w] = 0
-    for x in range(size):
-        item = order[k, x]
-        desk.place[item] = x
-        desk.waiting[item >> LOG] |= 1 << (item & LAST)
-        if orders.yields[TIGHT, item] == 0:
-            desk.stops[x >> LOG] |= 1 << (x & LAST)
-        work += bins.procs[item] * bins.seconds[item, k]
-    for w in range(words):
-        narrower = 0
-        for item in range(bins.procs.size):
-            desk.fits[w, item] = narrower
-            x = desk.place[item] - (w << LOG)
-            if 0 <= x <= LAST:
-                narrower |= 1 << x
-        desk.fits[w, bins.procs.size] = desk.waits[w] = narrower
+        desk.waiting[w] = 0
+    for w in range((size + LAST) >> LOG):
+        fits, stops, narrower = desk.fits[w], 0, 0
+        for n in range(fits.size):
+            fits[n] = 0
+        for x in range(w << LOG, min((w + 1) << LOG, size)):
+            item, bit = order[k, x], 1 << (x & LAST)
+            desk.place[item] = x
+            desk.waiting[item >> LOG] |= 1 << (item & LAST)
+            fits[item + 1] = bit
+            stops |= bit * (1 - orders.yields[TIGHT, item])
+            work += bins.procs[item] * bins.seconds[item, k]
+        for n in range(fits.size):
+            narrower |= fits[n]
+            fits[n] = narrower
+        desk.stops[w], desk.waits[w] = stops, narrower
     return float(work)
 
 
@@ -346,12 +343,13 @@ def by_start(orders: BinOrders, desk: BinDesk, k: int) -> None:
 @helper(inline=True)
 def accept(search: BinSearch, state: Annealing, value: float) -> float:
     """Remember excess and cost of each bin, and put its jobs by their starts; the excess of all."""
-    known, found, excess = search.desk.known, search.desk.value, 0.0
+    desk, here, there = search.desk, search.desk.counters[HERE], search.desk.counters[THERE]
+    known, found, excess = desk.known, desk.value, 0.0
     for k in range(search.bins.slots.size):
         known[LATE, k], known[COST, k] = found[LATE, k], found[COST, k]
         excess += found[LATE, k]
-        if k in (search.desk.counters[HERE], search.desk.counters[THERE]):
-            by_start(search.orders, search.desk, k)
+        if here == ALL or k in (here, there):
+            by_start(search.orders, desk, k)
     return excess
 
 

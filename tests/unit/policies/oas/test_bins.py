@@ -179,6 +179,22 @@ def test_masks_list_what_plain_words_say(seed: int, size: int) -> None:
     assert search.desk.start[jobs].tolist() == listed_plainly(procs, seconds, order, yields)
 
 
+def test_what_is_kept_is_listed_as_soon_without_yielding() -> None:
+    queue = [rigid(n, procs, 10.0, proc_gbps=1.0) for n, procs in enumerate([2, 3, 1, 2, 3, 1])]
+    listed = lister(case([cluster("a", 4, link=0.0), cluster("b", 4, link=0.0)], queue))
+    first = listed.planner.decode(range(6), "insert")
+    search = BinAnnealing(listed, [[0], [1]], first.outcome, seed=1)
+    jobs = np.argsort(search.items)
+    for k in (0, 1):  # the third one starts beside the first one, and before the second one
+        search.orders.order[k, :3] = jobs[3 * k : 3 * k + 3]
+    search.orders.jobs[:], search.case.aim[0] = 3, 20.0
+    search.desk.counters[HERE] = ALL
+    records = BinSearch(search.case, search.orders, search.best, search.desk)
+    for orders in (search.orders, search.best):
+        anneal(records._replace(orders=orders), search.state, 0, True)
+        assert search.desk.start[jobs].tolist() == [0, 10, 0, 0, 10, 0]
+
+
 @pytest.mark.parametrize("build", [even, strips])
 @pytest.mark.parametrize("seed", seeds(20))
 def test_finds_what_the_exact_search_does(build: Callable[[int], Snapshot], seed: int) -> None:
