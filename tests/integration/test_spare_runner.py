@@ -18,12 +18,12 @@ Spare = tuple[int, int]
 """Process ids of a spare runner and of the process that it has forked."""
 
 
-def spare_of(bed: LaunchTestbed) -> Spare:
-    """Wait until there is a spare."""
+def spare_of(bed: LaunchTestbed, former: Spare | None = None) -> Spare:
+    """Wait until there is a spare; if there was one, until it has a part and another follows."""
     found: list[Spare] = []
 
     def is_there() -> bool:
-        for runner in children(bed.launcher._fork_server.pid):
+        for runner in set(children(bed.launcher._fork_server.pid)).difference(former or ()):
             with contextlib.suppress(OSError):  # a runner that has ended meanwhile
                 if Path(f"/proc/{runner}/comm").read_text().strip() == FORK_SERVER_NAME:
                     found.extend((runner, blank) for blank in children(runner))
@@ -95,6 +95,8 @@ def test_what_is_killed_before_the_barrier_has_started_nothing(
     if which:  # its runner goes on, and has told it of the part before it makes room on disk
         status = bed.state / spec.key.folder / "status"
         bed.wait_until(lambda: status.exists() and status.stat().st_size > 0)
+    else:
+        spare_of(bed, spare)
     os.kill(spare[which], signal.SIGKILL)
     report = bed.ended(spec.key)
     reason = ("runner_died", "rank_died")[which]
