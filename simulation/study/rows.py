@@ -17,16 +17,13 @@ import fcntl
 import json
 import os
 import re
-import signal
-import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, as_completed
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
-from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +45,7 @@ from coalloc.simulation.study.measures import FIGURES, figures
 from coalloc.simulation.study.pieces import Piece, cut, stage
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload
+from coalloc.workers import interrupts_held, workers
 
 NAMED_BY = (
     *("piece", "log", "half", "scenario", "policy", "seed", "jobs_at_most", "work"),
@@ -55,7 +53,6 @@ NAMED_BY = (
 )
 """Columns of a row beside its figures."""
 NO_DASK = "distributed is not installed: pip install '.[dask]' in a checkout of coalloc"
-KILLED = "a process was killed, perhaps for its memory; to go on, give the command again"
 IN_USE = "another study is writing it; wait for it, or name another folder"
 COMPILING, FIRST_JOBS = "loading, or compiling once", 20
 """Shown while the first process does that, by replays of so many jobs."""
@@ -260,12 +257,12 @@ def _carried_out(cells: Sequence[Cell], processes: int, dask: str) -> Generator[
     if not dask and min(processes, len(cells)) < 2:
         yield from map(carry_out, cells)
         return
-    with _on_dask(dask) if dask else _in_processes(min(processes, len(cells))) as pool:
+    with _on_dask(dask) if dask else workers(min(processes, len(cells)), "--processes") as pool:
         if not dask:
-            with _interrupts_held():
+            with interrupts_held():
                 first = pool.submit(_load, cells)
             first.result()
-        with _interrupts_held():
+        with interrupts_held():
             futures = {pool.submit(carry_out, cell): cell for cell in cells}
         for future in as_completed(futures):
             error = future.exception()
@@ -281,44 +278,6 @@ def _load(cells: Sequence[Cell]) -> None:
         kinds.setdefault((cell.policy, cell.scenario.moldable > 0.0, cell.scenario.mix), cell)
     for cell in kinds.values():
         carry_out(replace(cell, jobs=FIRST_JOBS))
-
-
-@contextmanager
-def _in_processes(count: int) -> Iterator[Executor]:
-    """Workers that end with this process, whatever ends it."""
-    former = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        with ProcessPoolExecutor(count, get_context("spawn"), _begin) as pool:
-            try:
-                yield pool
-            except BaseException:
-                for child in active_children():
-                    child.terminate()
-                raise
-    except BrokenExecutor:
-        raise InputError("--processes", KILLED) from None
-    finally:
-        signal.signal(signal.SIGTERM, former)
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Interrupts come later; processes that start meanwhile leave them to this one."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
-
-
-def _begin() -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    if parent := parent_process():
-        parent.join()
-        os._exit(1)
 
 
 @contextmanager
