@@ -44,6 +44,7 @@ SNAPSHOT               file, or - for stdin
 --time-limit SECONDS   then the best plan so far
 --work N               limit of work, as the policy counts it
 --seed N =0            default 0
+--chains N =1          searches beside each other, from so many seeds: the best plan of all
 --set NAME=VALUE * @options   an option of the policy; may be repeated
 -o --output PLAN       default: stdout
 """
@@ -64,7 +65,7 @@ def _solve(args: argparse.Namespace) -> int:
     with compiling() as compiled:
         warm_off_line(policy, snapshot, read_options(options, policy.options))
     limits = {"time_limit": args.time_limit, "work": args.work, "seed": args.seed}
-    plan = solving.solve(snapshot, args.policy, options=options, **limits)
+    plan = solving.solve(snapshot, args.policy, options=options, chains=args.chains, **limits)
     elapsed = plan.stats["elapsed_s"]
     write_text(json.dumps(write_plan(plan), indent=1) + "\n", args.output)
     if args.output is not None:
@@ -250,6 +251,7 @@ COMMANDS: Mapping[str, Command] = {
             text=SOLVE_OPTIONS,
             **dict.fromkeys(("snapshot", "output"), Path),
             **dict.fromkeys(("work", "seed"), parse.count),
+            chains=parse.at_least_one,
             time_limit=texts.number,
         ),
         run=_solve,

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from coalloc.chains import Search, chained
+from coalloc.model.errors import InputError
 from coalloc.model.formats import snapshot_json
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.base import Budget, OnIncumbent
+from coalloc.policies.base import OnIncumbent, never
 from coalloc.policies.checking.check import CheckResult
 from coalloc.policies.checking.check import check as check_plan
 from coalloc.policies.options import read_options
@@ -46,7 +49,8 @@ def solve(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     on_incumbent: OnIncumbent | None = None,
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[], bool] = never,
+    chains: int = 1,
 ) -> Plan:
     """Plan a snapshot.
 
@@ -64,6 +68,10 @@ def solve(
         Gets each better plan while the search goes on.
     stop : callable, optional
         Asked again and again; once it returns true, the best plan so far is the answer.
+    chains : int, optional
+        Searches beside each other, each with a seed and all the work of its own: the best plan and
+        the best bound of all. The first is this process's, and tells incumbents. The others are
+        processes, for which a script has its calls behind ``if __name__ == "__main__":``.
 
     Returns
     -------
@@ -79,13 +87,14 @@ def solve(
     complete = read_options(options or {}, row.options)
     warm_off_line(row, snapshot, complete)
     began = time.monotonic()
-    deadline = float("inf") if time_limit is None else began + time_limit
-
-    def is_over() -> bool:
-        return time.monotonic() >= deadline or (stop is not None and stop())
-
-    budget = Budget(work=work, seed=seed, stop=is_over)
-    plan = row.solve(snapshot, complete, budget, on_incumbent)
+    deadline = inf if time_limit is None else began + time_limit
+    search = Search(row.name, snapshot, complete, work, deadline)
+    if chains < 1:
+        raise InputError("chains", f"at least 1 is needed, not {chains}")
+    if chains == 1:
+        plan = search.run(seed, stop, on_incumbent)
+    else:
+        plan = chained(search, seed, chains, stop, on_incumbent)
     return replace(plan, stats={**plan.stats, "elapsed_s": time.monotonic() - began})
 
 

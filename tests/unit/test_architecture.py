@@ -398,6 +398,7 @@ def test_namespace_holds_no_copies() -> None:
     expected = {f"src/coalloc/{package}": "120000" for package in PACKAGES}
     assert modes == expected | {
         "src/coalloc/__init__.py": "100644",
+        "src/coalloc/chains.py": "100644",
         "src/coalloc/option_text.py": "100644",
         "src/coalloc/planning.py": "100644",
         "src/coalloc/py.typed": "100644",
