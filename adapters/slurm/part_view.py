@@ -103,16 +103,16 @@ class ShownJob:
         return next((state for state, _, comment in rows if not self._is_anothers(comment)), "")
 
     def own(self, numbers: str) -> list[str]:
-        """Those of these jobs that are not known to be another claim's.
+        """Those of these jobs that are in the queue, and not known to be another claim's.
 
-        A slurmctld that has lost its last seconds gives numbers again.
+        A slurmctld that has lost its last seconds gives numbers again. One that is not there now
+        may be another claim's in a moment.
         """
         text = ""
-        with contextlib.suppress(CommandRefusedError):  # some have ended
+        with contextlib.suppress(CommandRefusedError):  # it has ended
             text = self._slurm.run("squeue", "--local", "-h", "-a", "-j", numbers, "-o", "%i %k")
         rows = (line.partition(" ") for line in text.splitlines())
-        others = {number for number, _, comment in rows if self._is_anothers(comment)}
-        return [number for number in numbers.split(",") if number not in others]
+        return [number for number, _, comment in rows if not self._is_anothers(comment)]
 
     def _is_anothers(self, comment: str) -> bool:
         """Whether a job's comment is the mark of another of our claims."""
