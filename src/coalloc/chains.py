@@ -87,9 +87,11 @@ def best_of(plans: Sequence[Plan]) -> Plan:
     found = [plan.objective for plan in plans]
     chosen = min(range(len(plans)), key=lambda n: (found[n].deferred, found[n].value))
     plan, best = plans[chosen], found[chosen]
+    # The proofs of a front belong together.
+    others = () if plan.front else plans
     bounds = [
         (each.objective.bound, each.certificates)
-        for each in (plan, *plans)
+        for each in (plan, *others)
         if each.objective.bound is not None and each.objective.deferred == best.deferred
     ]
     if bounds:

@@ -13,7 +13,7 @@ import pytest
 from coalloc.chains import best_of
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import RigidJob
-from coalloc.model.plan import Objective, Plan, Status
+from coalloc.model.plan import FrontPoint, Objective, Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
@@ -56,6 +56,10 @@ def test_the_best_plan_has_the_best_bound_and_its_proof() -> None:
     # A plan that leaves jobs out is no better, and its bound is of other jobs.
     found = best_of([plan(5.0, 5.0, deferred=1), plan(10.0, 8.0)])
     assert (found.objective.value, found.objective.bound) == (10.0, 8.0)
+    # The proofs of a front belong together.
+    point = FrontPoint(placements=(), cmax=10.0, weighted_completion=40.0)
+    found = best_of([replace(plan(10.0, 8.0), front=(point,)), plan(11.0, 9.0)])
+    assert (found.objective.bound, found.certificates) == (8.0, ({"bound": 8.0},))
 
 
 def test_under_a_limit_of_work_it_is_the_best_of_the_seeds() -> None:
