@@ -40,9 +40,13 @@ class FakeQueue(FakeSlurm):
         scripts = {
             "sbatch": f"n=$(ls {self.jobs} | wc -l); cat > {self.jobs}/$n; echo $n\n"
             'for w in "$@"; do case $w in --comment=*) '
-            f'echo "$n ${{w#*=}}" > {root}/marks;; esac; done\n',
+            f'echo "$n ${{w#*=}}" >> {root}/marks;; esac; done\n',
             "scontrol": f'case "$*" in *hostnames*) echo n1;; *) cat {self.jobs}/state;; esac\n',
-            "squeue": f'case "$*" in *%i*) cat {root}/marks;; esac\n',
+            "squeue": f"""case "$*" in
+                *"-a -j "*) for n in $(echo "$5" | tr , " "); do grep "^$n " {root}/marks; done;;
+                *%i*) cat {root}/marks;;
+            esac
+            """,
             "scancel": "",
         }
         super().__init__(root, **{name: text + KILL for name, text in scripts.items()})

@@ -22,6 +22,12 @@ exit ${{code:-0}}
 """
 
 
+# all jobs that are asked for by number, before they are cancelled, without a comment
+LISTED = """\
+case "$*" in *"-a -j "*) for each in $(echo "$5" | tr , ' '); do echo "$each "; done;; esac
+"""
+
+
 class FakeSlurm(LaunchTestbed):
     """A launcher whose commands are scripts."""
 
@@ -34,7 +40,7 @@ class FakeSlurm(LaunchTestbed):
             "sinfo": "echo n1; echo n2\n",
             "srun": GRANTED + RUN.format(log=self.log),
             "scancel": "",
-            "squeue": "",
+            "squeue": LISTED,
             "scontrol": "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1\n",
             **scripts,
         }
