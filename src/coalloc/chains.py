@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.base import Budget, OnIncumbent, at_most, never
-from coalloc.policies.incumbent import PROVED
+from coalloc.policies.base import SAME, Budget, OnIncumbent, at_most, never
 from coalloc.policies.registry import lookup
 from coalloc.workers import CONTEXT, interrupts_held, workers
 
@@ -97,7 +96,7 @@ def best_of(plans: Sequence[Plan]) -> Plan:
     if bounds:
         bound, certificates = max(bounds, key=lambda each: each[0] or 0.0)
         status = plan.status
-        if best.value <= (bound or 0.0) * (1.0 + PROVED):
+        if best.value <= (bound or 0.0) * (1.0 + SAME):
             status = Status.OPTIMAL
         objective = replace(best, bound=at_most(bound, best.value))
         plan = replace(plan, status=status, objective=objective, certificates=certificates)
