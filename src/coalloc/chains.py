@@ -21,7 +21,7 @@ _is_ended: Callable[[], bool] = never
 
 
 class Search(NamedTuple):
-    """What all chains do."""
+    """A policy, its queue and its limits, the same for all chains."""
 
     policy: str
     snapshot: Snapshot

@@ -119,7 +119,7 @@ class Expecting:
 def expecting(
     seed: int, flows: float = 0.0, coallocation: str = "sooner", limit: float | None = WAIT_LIMIT_S
 ) -> Expecting:
-    """What a job's first round notes of it is within the limit, or what EASY would take."""
+    """Replay under `auto`, and check each noted due time against the limit and EASY's wait."""
     due: dict[str, float] = {}
     rounds: list[float] = []
     read, expected = Waits.read, Waits.expected
