@@ -20,6 +20,7 @@ UNREACHABLE = (
     "unable to establish configuration source",
     "connect failure",
     "connection refused",
+    "connection reset by peer",
     "connection timed out",
     "socket timed out",
     "zero bytes were transmitted or received",

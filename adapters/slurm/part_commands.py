@@ -88,8 +88,8 @@ REFUSALS = (
 NO_SUCH_JOB = ("invalid job id", "invalid job array id")
 NO_ACCOUNTING = ("accounting storage is disabled", "cannot be run")
 """What Slurm says, in lower case, of a job that it has not, and of accounting that is not there."""
-UNREACHED = "no_runner"
-"""Reason of a job whose wrappers have not reached their part's runner."""
+UNREACHED, NOT_LAUNCHED = "no_runner", "not_launched"
+"""Reasons of a job whose wrappers have not reached their part's runner; or have not begun."""
 
 FIRST = "Resources"
 """Reason of a job that waits for nodes alone: those behind it have the reason ``Priority``."""
@@ -108,6 +108,10 @@ ENDS = {
 """How a job's state in Slurm explains that its processes are gone."""
 BY_ANOTHER = ("ended_by_admin", "the job was cancelled in Slurm by an administrator")
 """The same of a job that another than its user has cancelled."""
+BY_SLURM = ("node_failed", "Slurm could not launch the job on its nodes, and cancelled it")
+"""The same of one that slurmd has cancelled since it may not be requeued."""
+SLURMD = "0"
+"""Uid of who has, then."""
 
 
 class SlurmSite(BatchSite):
@@ -370,9 +374,15 @@ def shown_field(text: str, key: str) -> str:
 
 
 def shown_reason(text: str) -> str:
-    """The reason of a job as ``scontrol -o show job`` has it; `UNREACHED` by its exit code."""
-    code = shown_field(text, "ExitCode").partition(":")[0]
-    return UNREACHED if code == str(NO_RUNNER) else shown_field(text, "Reason")
+    """The reason of a job as ``scontrol -o show job`` has it; two of ours by its exit code."""
+    code = shown_field(text, "ExitCode")
+    if code.partition(":")[0] == str(NO_RUNNER):
+        return UNREACHED
+    cancelled = [shown_field(text, key) for key in ("JobState", "BatchFlag")] == ["CANCELLED", "1"]
+    # One whose wrapper had begun ends with a code, or by a signal.
+    if cancelled and code == "0:0" and shown_field(text, "NodeList") not in {"", "(null)"}:
+        return NOT_LAUNCHED
+    return shown_field(text, "Reason")
 
 
 def is_no_such_job(error: BatchError) -> bool:

@@ -28,8 +28,11 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
     BY_ANOTHER,
+    BY_SLURM,
     ENDING,
+    NOT_LAUNCHED,
     REQUEUED,
+    SLURMD,
     UNDECIDED,
     UNREACHED,
     WAITABLE,
@@ -255,6 +258,8 @@ class SlurmJob(PartJob):
         if state != "CANCELLED":
             return known
         uid = self._shown.canceller(self.number, WHO_S)
+        if reason == NOT_LAUNCHED and uid in {"", SLURMD}:
+            return BY_SLURM
         if not uid:
             return known
         with contextlib.suppress(BatchError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from pwd import struct_passwd
 
@@ -14,7 +15,7 @@ from coalloc.model.sites.parts import Member, PartState, QueueTerms
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
-from tests.testbeds.slurm import Cluster, SlurmTestbed, alike, bed
+from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, alike, bed
 from tests.testbeds.slurm_launches import SlurmLaunches, settle
 from tests.testbeds.slurm_site import SlurmSite
 
@@ -144,6 +145,23 @@ def test_a_claim_that_its_user_cancels_in_slurm(own: SlurmTestbed, launch: Slurm
     own["a"].run("scancel", "-t", "PD", "--user=root")
     report = launch.ended(spec.key)
     assert (report.state, report.reason) == (PartState.REFUSED, "cancelled_there")
+
+
+@pytest.fixture
+def ill() -> Iterator[SlurmTestbed]:
+    """A cluster whose nodes refuse what Slurm launches there."""
+    with bed(ClusterShape(name="a", nodes=2, conf="Prolog=/bin/false")) as running:
+        yield running
+
+
+def test_a_claim_that_slurm_cannot_launch_is_not_taken_for_cancelled(
+    ill: SlurmTestbed, root: Path
+) -> None:
+    with closing(SlurmLaunches(root, ill["a"], start="sbatch")) as launch:
+        spec = launch.shell("true", nodes=(("a1", 1),), queue=SHAPE)
+        launch.launcher.claim(spec)
+        report = launch.ended(spec.key)
+    assert (report.state, report.reason) == (PartState.REFUSED, "node_failed"), report
 
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make accounts")

@@ -79,6 +79,20 @@ def test_accounting_says_who_has_cancelled_a_job() -> None:
     assert job.canceller("7", 0.0) == "0"
 
 
+def test_a_job_that_slurmd_could_not_launch_is_told_from_one_that_was_cancelled() -> None:
+    """22.05 cancels it where it may not be requeued; neither state nor reason says so."""
+    form = "JobId=7 JobState=CANCELLED Reason=None BatchFlag={} ExitCode={} NodeList={}\n"
+    for values, reason in (
+        (("1", "0:0", "a1"), "not_launched"),
+        (("1", "0:15", "a1"), "None"),
+        (("1", "143:0", "a1"), "None"),
+        (("1", "0:0", ""), "None"),
+        (("0", "0:0", "a1"), "None"),
+    ):
+        job = shown(scontrol=CommandOutput(code=0, out=form.format(*values), err=""))
+        assert job.state("7") == ("CANCELLED", reason), values
+
+
 @pytest.mark.parametrize(
     ("said", "word", "text"),
     [
