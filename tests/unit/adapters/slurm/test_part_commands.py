@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner.command import CommandRefusedError
+from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.grant import dealt, settled
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.slurm import part_job
+from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     allocated,
     allocation,
@@ -20,6 +21,7 @@ from coalloc.adapters.slurm.part_commands import (
     refusal,
     room_of,
 )
+from coalloc.adapters.ssh.shell import CommandOutput
 from tests.support.part_specs import batch_spec
 
 
@@ -35,6 +37,14 @@ def spec(*nodes: tuple[str, int], exclusive: bool = True) -> Any:
     }
     queue = {"at_once": False, "begin_s": 0.0, "hold_s": 60.0, "avoid": [], "nice": 0}
     return batch_spec(*nodes, site=site, queue=queue, time_limit_s=60.0, rendezvous="n1:1")
+
+
+@pytest.mark.parametrize("why", ["Connection reset by peer", "Unable to contact slurm controller"])
+def test_a_submission_whose_connection_broke_may_have_come_through(why: str) -> None:
+    said = f"sbatch: error: Batch job submission failed: {why}"
+    error = Slurm().failure("sbatch", CommandOutput(code=1, out="", err=said))
+    assert isinstance(error, UnreachableError)
+    assert refusal(error) == "unreachable"
 
 
 def test_a_claim_that_waits_names_no_node() -> None:
