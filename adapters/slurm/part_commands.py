@@ -112,6 +112,9 @@ BY_SLURM = ("node_failed", "Slurm could not launch the job on its nodes, and can
 """The same of one that slurmd has cancelled since it may not be requeued."""
 SLURMD = "0"
 """Uid of who has, then."""
+UNBEGUN = frozenset({"0:0", "0:54"})
+"""Exit codes of a cancelled job whose wrappers had not begun (22.05): of sbatch, and of srun where
+a prolog failed. Others that are cancelled end by a signal, mostly 15, or with a code."""
 
 
 class SlurmSite(BatchSite):
@@ -378,9 +381,8 @@ def shown_reason(text: str) -> str:
     code = shown_field(text, "ExitCode")
     if code.partition(":")[0] == str(NO_RUNNER):
         return UNREACHED
-    cancelled = [shown_field(text, key) for key in ("JobState", "BatchFlag")] == ["CANCELLED", "1"]
-    # One whose wrapper had begun ends with a code, or by a signal.
-    if cancelled and code == "0:0" and shown_field(text, "NodeList") not in {"", "(null)"}:
+    has_nodes = shown_field(text, "NodeList") not in {"", "(null)"}
+    if shown_field(text, "JobState") == "CANCELLED" and has_nodes and code in UNBEGUN:
         return NOT_LAUNCHED
     return shown_field(text, "Reason")
 

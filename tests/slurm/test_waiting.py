@@ -157,11 +157,16 @@ def ill() -> Iterator[SlurmTestbed]:
 def test_a_claim_that_slurm_cannot_launch_is_not_taken_for_cancelled(
     ill: SlurmTestbed, root: Path
 ) -> None:
+    """What was claimed at once is ended by slurmd or by srun: cancelled, or as failed."""
     with closing(SlurmLaunches(root, ill["a"], start="sbatch")) as launch:
-        spec = launch.shell("true", nodes=(("a1", 1),), queue=SHAPE)
-        launch.launcher.claim(spec)
-        report = launch.ended(spec.key)
-    assert (report.state, report.reason) == (PartState.REFUSED, "node_failed"), report
+        for job, at_once, node in (("1", False, "a1"), ("2", True, "a2")):
+            queue = QueueTerms(at_once=at_once)
+            spec = launch.shell("true", job=job, nodes=((node, 1),), queue=queue)
+            launch.launcher.claim(spec)
+            report = launch.ended(spec.key)
+            known = {"node_failed", "step_failed"} if at_once else {"node_failed"}
+            assert report.state is PartState.REFUSED
+            assert report.reason in known, report
 
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make accounts")

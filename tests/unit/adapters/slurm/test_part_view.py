@@ -81,16 +81,17 @@ def test_accounting_says_who_has_cancelled_a_job() -> None:
 
 def test_a_job_that_slurmd_could_not_launch_is_told_from_one_that_was_cancelled() -> None:
     """22.05 cancels it where it may not be requeued; neither state nor reason says so."""
-    form = "JobId=7 JobState=CANCELLED Reason=None BatchFlag={} ExitCode={} NodeList={}\n"
-    for values, reason in (
-        (("1", "0:0", "a1"), "not_launched"),
-        (("1", "0:15", "a1"), "None"),
-        (("1", "143:0", "a1"), "None"),
-        (("1", "0:0", ""), "None"),
-        (("0", "0:0", "a1"), "None"),
+    form = "JobId=7 JobState=CANCELLED Reason=None ExitCode={} NodeList={}\n"
+    for code, node, reason in (
+        ("0:0", "a1", "not_launched"),
+        ("0:54", "a1", "not_launched"),
+        ("0:15", "a1", "None"),
+        ("0:40", "a1", "None"),
+        ("143:0", "a1", "None"),
+        ("0:0", "", "None"),
     ):
-        job = shown(scontrol=CommandOutput(code=0, out=form.format(*values), err=""))
-        assert job.state("7") == ("CANCELLED", reason), values
+        job = shown(scontrol=CommandOutput(code=0, out=form.format(code, node), err=""))
+        assert job.state("7") == ("CANCELLED", reason), (code, node)
 
 
 @pytest.mark.parametrize(
