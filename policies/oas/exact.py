@@ -99,7 +99,7 @@ class ExactSearch:
         patterns = make_patterns(planner.compiled, threshold_of(planner), slot)
         self.made = ExactModel(cp_model(), planner, patterns, slot, full)
         if objective == "makespan":
-            self.made.break_mirror()
+            self.made.break_symmetry()
 
     @property
     def value(self) -> float:

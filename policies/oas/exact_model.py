@@ -132,7 +132,7 @@ class ExactModel:
         self._order_twins()
         self.last = self.model.new_int_var(0, self.horizon, "last")
         self.model.add_max_equality(self.last, self.end)
-        self._spend_energy()
+        self._spend_energy(range(len(planner.items)), self.last)
 
     def of_item(self, item: int) -> range:
         """Its patterns."""
@@ -252,29 +252,55 @@ class ExactModel:
             left -= {(n, m) for n in clique for m in clique}
             model.add_no_overlap(spans[n] for n in clique)
 
-    def break_mirror(self) -> None:
-        """Of a plan and the same backwards, take one: where nothing but the makespan counts."""
+    def break_symmetry(self) -> None:
+        """Of plans that differ in the order of parts, or run backwards, take one.
+
+        Where nothing but the makespan counts, and the same is free at all times.
+        """
         tied = any(item.parents for item in self.planner.items)
         late = any(self.grid.free(item.release) > 0 for item in self.planner.items)
         if tied or late or self.closed or len(set(map(tuple, self.base.free.tolist()))) > 1:
             return
         if len(set(map(tuple, self.base.load.tolist()))) > 1:
             return
-        least = [min(self.lasting[p] for p in self.of_item(n)) for n in range(len(self.start))]
-        single = set(range(len(self.start))) - self.twins
+        begin: Any = 0
+        for part in self._parts():
+            end = self.model.new_int_var(0, self.horizon, "")
+            for n in part:
+                self.model.add(self.start[n] >= begin)
+                self.model.add(self.end[n] <= end)
+            self._spend_energy(part, end - begin)
+            self._break_mirror(part)
+            begin = end
+
+    def _parts(self) -> list[list[int]]:
+        """Items that can run beside each other, directly or by others; by their first item."""
+        left, parts = set(range(len(self.start))), list[list[int]]()
+        while left:
+            part = [min(left)]
+            for n in part:
+                beside = left - self.apart[n] - set(part)
+                part += sorted(beside)
+            left -= set(part)
+            parts.append(part)
+        return parts
+
+    def _break_mirror(self, part: Sequence[int]) -> None:
+        least = {n: min(self.lasting[p] for p in self.of_item(n)) for n in part}
+        single = set(part) - self.twins
         pairs = [(n, m) for n in single for m in self.apart[n] & single if n < m]
         if pairs:
             n, m = max(pairs, key=lambda pair: least[pair[0]] + least[pair[1]])
             self.model.add(self.end[n] <= self.start[m])
 
-    def _spend_energy(self) -> None:
+    def _spend_energy(self, items: Sequence[int], time: Any) -> None:
         """Of each class by itself, and of all."""
         asked = self.patterns.use * np.array(self.lasting)[:, None]
         asked = np.hstack((asked, asked.sum(axis=1, keepdims=True)))
-        free = self.base.free.max(axis=0)
+        free, model = self.base.free.max(axis=0), self.model
+        patterns = [p for n in items for p in self.of_item(n)]
         for needed, most in zip(asked.T.tolist(), [*free.tolist(), int(free.sum())], strict=True):
-            spent = sum(x * literal for x, literal in zip(needed, self.chosen, strict=True) if x)
-            self.model.add(spent <= most * self.last)
+            model.add(sum(needed[p] * self.chosen[p] for p in patterns if needed[p]) <= most * time)
 
     def _meet_no_reservation(self) -> None:
         model = self.model
