@@ -13,6 +13,7 @@ Families, in the order of the formulation:
 7. `_keep_order`: an item starts once its parents have ended.
 8. `_order_twins`: of items that cannot be told apart, the first in the queue starts first.
 9. `_spend_energy`: sum over j of use_jp * d_jp <= capacity * last. Implied.
+10. `break_symmetry`: of sets of items that exclude each other, one runs after the other.
 
 Notes
 -----
@@ -264,7 +265,7 @@ class ExactModel:
         if len(set(map(tuple, self.base.load.tolist()))) > 1:
             return
         begin: Any = 0
-        for part in self._parts():
+        for part in self.parts():
             end = self.model.new_int_var(0, self.horizon, "")
             for n in part:
                 self.model.add(self.start[n] >= begin)
@@ -273,14 +274,13 @@ class ExactModel:
             self._break_mirror(part)
             begin = end
 
-    def _parts(self) -> list[list[int]]:
+    def parts(self) -> list[list[int]]:
         """Items that can run beside each other, directly or by others; by their first item."""
         left, parts = set(range(len(self.start))), list[list[int]]()
         while left:
             part = [min(left)]
             for n in part:
-                beside = left - self.apart[n] - set(part)
-                part += sorted(beside)
+                part += sorted(left - self.apart[n] - set(part))
             left -= set(part)
             parts.append(part)
         return parts

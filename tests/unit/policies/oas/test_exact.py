@@ -18,6 +18,7 @@ from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.mip.cp_sat import UnfitError
 from coalloc.policies.oas import exact
 from coalloc.policies.oas.exact import ExactSearch
+from coalloc.policies.oas.exact_model import ExactModel
 from tests.support.oas_cases import random_case
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
@@ -156,6 +157,22 @@ def test_equal_jobs_are_not_permuted() -> None:
     assert search.work < 200_000
     planner = Planner(snapshot, {})
     assert search.value <= planner.decode(list(range(12)), "insert").makespan
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_order_of_parts_loses_no_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = oas_instance(seed, 2, 6)
+    value = proved(snapshot).value
+    monkeypatch.setattr(ExactModel, "break_symmetry", lambda model: None)
+    assert proved(snapshot).value == pytest.approx(value, rel=1e-9)
+
+
+def test_parts_are_items_that_can_run_beside_each_other_directly_or_by_others() -> None:
+    # 1 and 3 exclude each other, and each fits beside 2; 4 is alone
+    queue = [rigid(1, 6, 10), rigid(2, 3, 10), rigid(3, 4, 10), rigid(4, 9, 10)]
+    planner = Planner(case([cluster("a", 9)], queue), {})
+    parts = ExactSearch(planner, "makespan", None).made.parts()
+    assert [sorted(part) for part in parts] == [[0, 1, 2], [3]]
 
 
 def test_a_job_waits_for_a_reservation_or_fits_before_it() -> None:
