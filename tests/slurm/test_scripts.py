@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,6 +185,19 @@ def sent(site: SlurmSite, folder: Path, *words: str) -> subprocess.CompletedProc
     return done
 
 
+def read_again(site: SlurmSite) -> None:
+    """Wait for the next reading of the cluster."""
+    since = time.monotonic()
+    site.until(lambda: since < read_after(site))
+
+
+def read_after(site: SlurmSite) -> float:
+    """An instant that the last reading came after."""
+    asked = time.monotonic()
+    (cluster,) = site.ask("nodes")["clusters"]
+    return asked - float(cluster["age_s"])
+
+
 def rows(site: SlurmSite) -> list[Any]:
     """The nodes as our daemon knows them."""
     return [row for cluster in site.ask("nodes")["clusters"] for row in cluster["nodes"]]
@@ -199,6 +213,9 @@ def run(site: SlurmSite, name: str, side: str) -> Ran | str:
         options = options.format(before=before)
     probe = "" if "python" in script.head else PROBE
     limit = "" if "--time" in options else "#SBATCH -t 5\n"
+    if side == "ours":  # the next reading may have begun before all had ended
+        read_again(site)
+        read_again(site)
     (folder / "job.sh").write_text(f"{script.head}\n{limit}#SBATCH {options}\n{script.text}{probe}")
     done = sent(site, folder, "job.sh")
     if not done.stdout:
