@@ -13,7 +13,7 @@ Families, in the order of the formulation:
 7. `_keep_order`: an item starts once its parents have ended.
 8. `_order_twins`: of items that cannot be told apart, the first in the queue starts first.
 9. `_spend_energy`: sum over j of use_jp * d_jp <= capacity * last. Implied.
-10. `break_symmetry`: of sets of items that exclude each other, one runs after the other.
+10. `break_symmetry`: of groups of items that exclude each other, one runs after the other.
 
 Notes
 -----
@@ -254,7 +254,7 @@ class ExactModel:
             model.add_no_overlap(spans[n] for n in clique)
 
     def break_symmetry(self) -> None:
-        """Of plans that differ in the order of parts, or run backwards, take one.
+        """Of plans that differ in the order of groups, or run backwards, take one.
 
         Where nothing but the makespan counts, and the same is free at all times.
         """
@@ -265,29 +265,29 @@ class ExactModel:
         if len(set(map(tuple, self.base.load.tolist()))) > 1:
             return
         begin: Any = 0
-        for part in self.parts():
+        for group in self.groups():
             end = self.model.new_int_var(0, self.horizon, "")
-            for n in part:
+            for n in group:
                 self.model.add(self.start[n] >= begin)
                 self.model.add(self.end[n] <= end)
-            self._spend_energy(part, end - begin)
-            self._break_mirror(part)
+            self._spend_energy(group, end - begin)
+            self._break_mirror(group)
             begin = end
 
-    def parts(self) -> list[list[int]]:
+    def groups(self) -> list[list[int]]:
         """Items that can run beside each other, directly or by others; by their first item."""
-        left, parts = set(range(len(self.start))), list[list[int]]()
+        left, groups = set(range(len(self.start))), list[list[int]]()
         while left:
-            part = [min(left)]
-            for n in part:
-                part += sorted(left - self.apart[n] - set(part))
-            left -= set(part)
-            parts.append(part)
-        return parts
+            group = [min(left)]
+            for n in group:
+                group += sorted(left - self.apart[n] - set(group))
+            left -= set(group)
+            groups.append(group)
+        return groups
 
-    def _break_mirror(self, part: Sequence[int]) -> None:
-        least = {n: min(self.lasting[p] for p in self.of_item(n)) for n in part}
-        single = set(part) - self.twins
+    def _break_mirror(self, group: Sequence[int]) -> None:
+        least = {n: min(self.lasting[p] for p in self.of_item(n)) for n in group}
+        single = set(group) - self.twins
         pairs = [(n, m) for n in single for m in self.apart[n] & single if n < m]
         if pairs:
             n, m = max(pairs, key=lambda pair: least[pair[0]] + least[pair[1]])

@@ -160,19 +160,19 @@ def test_equal_jobs_are_not_permuted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_an_order_of_parts_loses_no_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_of_groups_loses_no_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = oas_instance(seed, 2, 6)
     value = proved(snapshot).value
     monkeypatch.setattr(ExactModel, "break_symmetry", lambda model: None)
     assert proved(snapshot).value == pytest.approx(value, rel=1e-9)
 
 
-def test_parts_are_items_that_can_run_beside_each_other_directly_or_by_others() -> None:
+def test_groups_are_items_that_can_run_beside_each_other_directly_or_by_others() -> None:
     # 1 and 3 exclude each other, and each fits beside 2; 4 is alone
     queue = [rigid(1, 6, 10), rigid(2, 3, 10), rigid(3, 4, 10), rigid(4, 9, 10)]
     planner = Planner(case([cluster("a", 9)], queue), {})
-    parts = ExactSearch(planner, "makespan", None).made.parts()
-    assert [sorted(part) for part in parts] == [[0, 1, 2], [3]]
+    groups = ExactSearch(planner, "makespan", None).made.groups()
+    assert [sorted(group) for group in groups] == [[0, 1, 2], [3]]
 
 
 def test_a_job_waits_for_a_reservation_or_fits_before_it() -> None:
