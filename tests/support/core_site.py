@@ -369,3 +369,13 @@ class Site:
             last=dataclasses.replace(state.last),
         )
         return Site(self.sizes, remembered=remembered, **settings)
+
+
+def solves(site: Site) -> list[Solve]:
+    """The rounds that it has asked a solver for."""
+    return [effect for effect in site.effects if isinstance(effect, Solve)]
+
+
+def patient(*arguments: Any, **settings: Any) -> Site:
+    """A site whose executors may take their time."""
+    return Site(*arguments, prepare_timeout_s=1e9, **settings)
