@@ -157,7 +157,7 @@ def ill() -> Iterator[SlurmTestbed]:
 def test_a_claim_that_slurm_cannot_launch_is_not_taken_for_cancelled(
     ill: SlurmTestbed, root: Path
 ) -> None:
-    """What was claimed at once is ended by slurmd or by srun: cancelled, or as failed."""
+    """A claim at once ends as slurmd says (node_failed) or srun (step_failed), who is first."""
     with closing(SlurmLaunches(root, ill["a"], start="sbatch")) as launch:
         for job, at_once, node in (("1", False, "a1"), ("2", True, "a2")):
             queue = QueueTerms(at_once=at_once)

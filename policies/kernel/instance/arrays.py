@@ -178,7 +178,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
 
 
 def _is_apart(item: Item) -> bool:
-    """Whether the earliest start differs by cluster: a task with data or communication."""
+    """Tell whether a task's data or communication make its earliest start differ by cluster."""
     return item.task is not None and (  # nothing else has data to wait for
         len(item.parts) > 0
         or any(mode[3] > 0.0 for mode in item.modes)
