@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.base.effects import ResendOrders, SaveLaunch, Solve
+from coalloc.core.base.effects import ResendOrders, SaveLaunch
 from coalloc.core.base.events import (
     Disconnected,
     Reconfigured,
@@ -22,13 +22,9 @@ from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
-from tests.support.core_site import HOUR, Site, reading, workflow
+from tests.support.core_site import HOUR, Site, reading, solves, workflow
 
 ENDS = (TriggerConfig(kind="job_finished"),)
-
-
-def solves(site: Site) -> list[Solve]:
-    return [effect for effect in site.effects if isinstance(effect, Solve)]
 
 
 def test_a_notice_of_a_batch_system_is_logged_when_it_is_new() -> None:

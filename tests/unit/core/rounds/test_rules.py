@@ -5,20 +5,16 @@ from __future__ import annotations
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CostsWanted, TimerFired
 from coalloc.model.settings import PriorityConfig, ProjectConfig, TriggerConfig
-from tests.support.core_site import HOUR, Site
+from tests.support.core_site import HOUR, Site, solves
 
 TIMER = TriggerConfig(kind="timer", every_s=HOUR)
 LIMITED = {"p": ProjectConfig(users=("ann",), max_procs=2)}
 
 
-def last_solve(site: Site) -> Solve:
-    return [effect for effect in site.effects if isinstance(effect, Solve)][-1]
-
-
 def round_of(site: Site) -> Solve:
     site.wait(HOUR)
     site.do(TimerFired(trigger=0))
-    return last_solve(site)
+    return solves(site)[-1]
 
 
 def limited_site() -> Site:
