@@ -184,7 +184,8 @@ def site(own: SlurmTestbed, root: Path, users: list[struct_passwd]) -> Iterator[
         yield running
     for cluster in own:
         cluster.run("scancel", f"--user={users[0].pw_name}")
-        cluster.run("scancel", "--name=local")
+        for name in ("local", "settle"):
+            cluster.run("scancel", f"--name={name}")
     own.wait(lambda: all(cluster.is_idle() for cluster in own), "all is idle again")
 
 
@@ -249,6 +250,7 @@ def test_kills_during_the_negotiation(
     """Daemon, executors and a slurmctld are killed while parts wait: each job runs once."""
     lines = site.work / "ran"
     widths = [1, 4, 2, 5, 1, 4, 2, 5]
+    settle(own, own["b"])  # else ended jobs of earlier tests hold its nodes for minutes
     with BackgroundUser(own, users[1]):
         jobs = [
             site.submit(["sh", "-c", f"echo {n} $COALLOC_RANK >> {lines}; sleep 0.5"], width)
