@@ -20,8 +20,8 @@ from coalloc.model.sites.site_rules import Verdict
 from coalloc.model.sites.staging import Stage
 from coalloc.model.snapshot import Running
 
-Named = tuple[ClusterReading | None, Mapping[str, NodeReading], Counter[str], int]
-"""A reading, its nodes by name, the slots that work there takes of each, and all slots."""
+Named = tuple[ClusterReading | None, Mapping[str, int], Counter[str], int]
+"""A reading, its nodes' places in it, the slots that work there takes of each, and all slots."""
 
 
 class ViewedNodes(Struct, frozen=True, kw_only=True):
@@ -148,6 +148,11 @@ class ClusterState:
 
     def node(self, name: str) -> NodeReading | None:
         """One of its nodes, as it was read last."""
+        place = self.place_of(name)
+        return None if place is None else self.nodes[place]
+
+    def place_of(self, name: str) -> int | None:
+        """A node's place among the nodes: of equal ones the first are to be taken first."""
         return self._by_name()[1].get(name)
 
     def taken(self, name: str) -> int:
@@ -164,9 +169,9 @@ class ClusterState:
             taken: Counter[str] = Counter()
             for work in self.reading.running:
                 taken.update(work.nodes)
-            nodes = {node.name: node for node in self.reading.nodes}
+            places = {node.name: place for place, node in enumerate(self.reading.nodes)}
             slots = sum(node.slots for node in self.reading.nodes)
-            self.named = self.reading, nodes, taken, slots
+            self.named = self.reading, places, taken, slots
         return self.named
 
     def power_of(self, node: NodeReading, power_step: float) -> float:

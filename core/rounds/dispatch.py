@@ -23,7 +23,6 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import chain, islice
 from math import inf
 from operator import attrgetter
@@ -120,19 +119,24 @@ class Filling:
         )
 
     def _look(self) -> bool:
-        """Find the nodes with free slots, the fastest first; whether there are any."""
-        view, clusters, self._free = self.turn.view, self.turn.state.clusters, {}
+        """Find the nodes with free slots, the fastest first; whether there are any.
+
+        Of equals the first of their cluster's come first, as in a round.
+        """
+        view, clusters = self.turn.view, self.turn.state.clusters
+        free: dict[str, list[tuple[float, int, NodeReading]]] = {}
+        step = self.turn.state.settings.power.step
         view.see(self._nodes)
         for name in self._nodes:
             cluster = view.cluster_of.get(name, "")
             if view.free.get(name, 0) <= 0:
                 self._roomy.pop(name, None)
-            elif (node := clusters[cluster].node(name)) is not None:
-                self._free.setdefault(cluster, []).append(node)
-        step = self.turn.state.settings.power.step
-        for name, nodes in self._free.items():
-            nodes.sort(key=partial(clusters[name].power_of, power_step=step), reverse=True)
-        return bool(self._free)
+            elif (place := clusters[cluster].place_of(name)) is not None:
+                node = clusters[cluster].nodes[place]
+                row = -clusters[cluster].power_of(node, step), place, node
+                free.setdefault(cluster, []).append(row)
+        self._free = {name: [row[2] for row in sorted(rows)] for name, rows in free.items()}
+        return bool(free)
 
     def _try(self, job: str, before: Precedence | None = None) -> bool:
         turn, record = self.turn, self.turn.state.jobs[job]

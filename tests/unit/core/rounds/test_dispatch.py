@@ -22,6 +22,7 @@ from coalloc.core.rounds.dispatch import MOST, Filling
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.settings import PriorityConfig, ProjectConfig
 from coalloc.model.sites.parts import PartState
+from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 from coalloc.policies.orders.options import StrictOptions
 from coalloc.policies.registry import FOR_SITES
@@ -315,6 +316,20 @@ def test_a_process_that_waits_alone_starts_on_the_fastest_node_without_a_round(
     job = site.submit(job={"base_time": 9.0})
     assert [solve.snapshot.queue for solve in site.pending_solves] == [()] * waits  # of the end
     assert set(site.job(job).nodes) == (set() if waits else {"a2"})
+
+
+def test_of_equal_nodes_the_first_is_taken_whichever_became_free_last() -> None:
+    site = Site({"a": 3}, solving=False, max_age_s=1e9, min_interval_s=0.0)
+    first = site.submit(job={"base_time": 9.0})
+    planned(site, (first, 0.0, 20.0, 1))
+    end(site, first)
+    told = reading("a", 3)
+    local = Running(id="local", nodes={"a1": 1}, start=site.now, end=site.now + 60, ours=False)
+    for running in ((local,), ()):
+        told = replace(told, running=running)
+        site.do(StatementReceived(statement=Read(cluster="a", reading=told)))
+    job = site.submit(job={"base_time": 9.0})
+    assert set(site.job(job).nodes) == {"a1"}
 
 
 def test_no_round_is_for_what_starts_and_ends_alone() -> None:
