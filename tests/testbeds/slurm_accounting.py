@@ -98,10 +98,12 @@ class Accounting:
         self._secret = secrets.token_hex(16)
         data, begin = self._folder / "data", self._folder / "begin.sql"
         user = pwd.getpwuid(os.getuid()).pw_name
-        words = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}"]
-        words += ["--auth-root-authentication-method=normal", "--skip-test-db"]
+        # Each removes what it finds of another's in a temporary folder that they share.
+        own = ["--no-defaults", f"--datadir={data}", f"--tmpdir={self._folder}", f"--user={user}"]
+        own.append("--skip-name-resolve")
+        words = ["--auth-root-authentication-method=normal", "--skip-test-db"]
         done = subprocess.run(
-            [*words, "--skip-name-resolve"], check=False, capture_output=True, text=True
+            ["mariadb-install-db", *own, *words], check=False, capture_output=True, text=True
         )
         if done.returncode:
             raise BedError(f"mariadb-install-db: {done.stdout[-500:]}{done.stderr[-500:]}")
@@ -113,8 +115,8 @@ class Accounting:
         self._daemon(
             self._ports[1],
             "mariadbd",
-            *("--no-defaults", f"--datadir={data}", f"--user={user}", f"--init-file={begin}"),
-            *(f"--port={self._ports[1]}", "--bind-address=127.0.0.1", "--skip-name-resolve"),
+            *(*own, f"--init-file={begin}"),
+            *(f"--port={self._ports[1]}", "--bind-address=127.0.0.1"),
             *(f"--socket={self._folder}/socket", f"--pid-file={self._folder}/pid"),
             "--innodb-flush-log-at-trx-commit=0",
         )
