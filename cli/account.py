@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from coalloc.cli import arguments as parse
 from coalloc.cli.command import DONE, Command, connect, note, print_json, print_json_rows
 from coalloc.cli.output import show_table
 from coalloc.model.values import fields_of
@@ -40,8 +42,8 @@ PERIOD = """
 -p --project NAME    of this project; empty: of none
 --csv                print CSV, with all columns
 """
-ACCOUNT_OPTIONS = """
--s --state   that ended so
+ACCOUNT_OPTIONS = f"""
+{parse.JOBS.format("*")}-s --state   that ended so
 --swf        print a log for coalloc simulate
 """
 USAGE_OPTIONS = "--by KEYS =project,user   of project, user, cluster, day (default project,user)"
@@ -56,10 +58,10 @@ def _day(text: str) -> float:
 
 def _account(args: argparse.Namespace) -> int:
     with connect(args) as client:
-        rows = client.account(
-            user=args.user, state=args.state or "", since=args.since or 0.0, until=args.until
-        )
-        chosen = (row for row in rows if args.project in (None, row.project))
+        jobs = chain(*args.jobs) if args.jobs else [""]
+        asked = {"user": args.user, "state": args.state or "", "until": args.until}
+        rows = (client.account(job=j, since=args.since or 0.0, **asked) for j in jobs)
+        chosen = (row for row in chain(*rows) if args.project in (None, row.project))
         if args.swf:
             _write_swf(chosen)
         elif args.json:
@@ -193,11 +195,17 @@ COMMANDS: Mapping[str, Command] = {
     "account": Command(
         doc="jobs that have ended, and what they used",
         about="Jobs that have ended, by their end, with what they used; for as long as the site "
-        "keeps them.",
-        example="coalloc account --since 2026-11-01 --user ada --csv\n"
+        "keeps them. Of an array, workflow or divisible job: with its members, tasks or pieces.",
+        example="coalloc account 12 13_[0-9]\n"
+        "  coalloc account --since 2026-11-01 --user ada --csv\n"
         "  coalloc account --since 2026-11-01 --swf > november.swf",
         add=partial(
-            add_options, text=PERIOD + ACCOUNT_OPTIONS, since=_day, until=_day, state=STATES
+            add_options,
+            text=PERIOD + ACCOUNT_OPTIONS,
+            since=_day,
+            until=_day,
+            state=STATES,
+            jobs=parse.jobs,
         ),
         run=_account,
         query=True,

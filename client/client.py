@@ -56,19 +56,24 @@ class Client(JobRequests):
     def account(
         self,
         *,
+        job: str = "",
         user: str = "",
         project: str = "",
         state: str = "",
         since: float = 0.0,
         until: float | None = None,
     ) -> Generator[AccountRow]:
-        """Jobs that have ended, by their end, page after page; times in seconds since 1970."""
-        form = wire.share_answers.AccountAnswer
-        page = partial(self._ask, form, "account", user=user, project=project, state=state)
-        answer = page(since=since, until=until)
+        """Jobs that have ended, by their end, page after page; times in seconds since 1970.
+
+        `job`: one, and the members, tasks or pieces of it; empty: all.
+        """
+        kind = wire.share_answers.AccountAnswer
+        page = partial(self._ask, kind, "account", job=job, user=user, project=project)
+        page = partial(page, state=state, since=since, until=until)
+        answer = page()
         yield from answer.jobs
         while answer.after:
-            answer = page(since=since, until=until, after=answer.after)
+            answer = page(after=answer.after)
             yield from answer.jobs
 
     def usage(self, *, since: float = 0.0, until: float | None = None) -> Generator[UsageRow]:

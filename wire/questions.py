@@ -78,6 +78,8 @@ class AccountQuestion(Struct, frozen=True, kw_only=True):
     """That ended from then on, and before then, seconds since 1970."""
     until: float | None = None
     """Ended before then."""
+    job: str = ""
+    """One job, and the members, tasks or pieces of it."""
     user: str = ""
     """Of these alone."""
     project: str = ""

@@ -43,7 +43,7 @@ def accounts(store: Store, asked: AccountQuestion, now: float) -> AccountAnswer:
             since, after = float(ended), int(seq)
         except ValueError as error:
             raise RequestError("bad_request", "after: is not from an answer") from error
-    rows = store.accounts(since, until, after, asked.user, ROWS_AT_ONCE)
+    rows = store.accounts(since, until, after, asked.user, asked.job, ROWS_AT_ONCE)
     last = rows[-1] if len(rows) == ROWS_AT_ONCE else None
     return AccountAnswer(
         jobs=tuple(

@@ -115,14 +115,22 @@ class Store(Database):
         return self.rows(tables.EVENTS, where, since, job, limit)
 
     def accounts(
-        self, since: float, until: float, after: int, user: str, limit: int
+        self, since: float, until: float, after: int, user: str, job: str, limit: int
     ) -> list[StoredAccount]:
         """Accounts of jobs that ended in [since, until), by their end; no user: everybody's.
 
+        `job`: of it, and of its members, tasks or pieces; empty: of all.
         `after` is the `seq` of the account before the first one, which ended at `since`; else 0.
         """
-        mine, values = ("user = ? AND ", [user]) if user else ("", [])
-        where = f"WHERE {mine}(ended, seq) > (?, ?) AND ended < ? ORDER BY ended, seq LIMIT ?"
+        mine, values, only = "", list[str](), "+" if job else ""  # a plus: no index of that column
+        if job:
+            mine += "(id = ? OR id > ? AND id < ? OR id > ? AND id < ?) AND "
+            values += [job, f"{job}.", f"{job}/", f"{job}_", f"{job}`"]
+        if user:
+            mine += f"{only}user = ? AND "
+            values.append(user)
+        ended = f"{only}ended"
+        where = f"WHERE {mine}({ended}, seq) > (?, ?) AND {ended} < ? ORDER BY {ended}, seq LIMIT ?"
         return self.rows(tables.ACCOUNTS, where, *values, since, after, until, limit)
 
     def used_days(

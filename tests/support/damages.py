@@ -83,7 +83,7 @@ def served(path: Path) -> Any:
             *(store.plan(n) for n in range(0, JOBS + 10, 10)),
             store.events(0, 9999),
             store.finished(9999),
-            store.accounts(0.0, 1e9, 0, "", 9999),
+            store.accounts(0.0, 1e9, 0, "", "", 9999),
             store.used_days((-1, "", "", ""), 9999, 9999),
         ]
         past = memory.remembered

@@ -11,7 +11,7 @@ import pytest
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf import read_swf
 from coalloc.adapters.formats.swf_export import ExportedJob, swf_lines
-from coalloc.core.base.requests import RequestError
+from coalloc.core.base.requests import Cancel, RequestError
 from coalloc.daemon.queries import accounts
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.platform import Cluster, Node
@@ -60,6 +60,7 @@ def pages(store: Store, **given: Any) -> list[AccountRow]:
         ({"state": "failed"}, "4"),
         ({"since": 1100.0, "until": 1200.0}, "23"),
         ({"project": "none"}, ""),
+        ({"job": "4", "user": "ann"}, "4"),
     ],
 )
 def test_accounts_by_their_end(
@@ -71,6 +72,25 @@ def test_accounts_by_their_end(
 ) -> None:
     monkeypatch.setattr(accounts, "ROWS_AT_ONCE", at_once)
     assert "".join(row.id for row in pages(kept, **asked)) == jobs
+
+
+def test_a_job_is_accounted_for_with_all_that_is_of_it(tmp_path: Path) -> None:
+    site = Site({"a": 8}, max_age_s=1e9)
+    array = site.submit(array=(0, 1))
+    flow = site.submit_workflow("t")
+    alone = [site.submit() for _ in range(10)]
+    for job in (f"{array}_0", f"{array}_1", f"{flow}.1", *alone):
+        site.ask(Cancel(job=job))
+    store = Store(tmp_path / "coalloc.db")
+    store.commit(site.effects)
+    named = {job: [row.id for row in pages(store, job=job)] for job in (array, flow, alone[-3])}
+    store.close()
+    assert named == {
+        array: [f"{array}_0", f"{array}_1"],
+        flow: [f"{flow}.1", flow],
+        alone[-3]: [alone[-3]],
+    }
+    assert any(job.startswith(array) for job in alone), "and a job whose number begins so"
 
 
 def test_an_account_has_its_figures(kept: Store) -> None:
