@@ -35,6 +35,8 @@ OF_SLURM = (
 """Variables of a Slurm job that mean the same in the step of the wrappers and in a script."""
 OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_NODE")
 """Variables of a batch job by which the tasks of its steps would be like its own."""
+REPEATED: Final = {"gpus": "SLURM_GPUS", "gpus_per_node": "SLURM_GPUS_PER_NODE"}
+"""Options of sbatch that scripts read again: the client puts them in a job's own variables."""
 OF_ARRAYS = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
 """Variables of an array's member, behind `COALLOC_ARRAY_` and `SLURM_ARRAY_`."""
 
@@ -70,7 +72,8 @@ def script_environment(spec: NodeSpec, environ: Mapping[str, str]) -> dict[str, 
     env: dict[str, str] = spec["env"]
     hosts = [(name, int(count)) for name, count in spec["hosts"]]
     if "SLURM_JOB_ID" in environ:
-        kept = {name: value for name, value in env.items() if not name.startswith("SLURM_")}
+        repeated = REPEATED.values()
+        kept = {n: env[n] for n in env if not n.startswith("SLURM_") or n in repeated}
         return {**kept, **_slurm_variables(spec, hosts, environ)}
     if "JOB_ID" in environ:
         slots = spec["size"] * int(env.get("COALLOC_CPUS_PER_TASK", 1))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from coalloc.adapters.runner.once import REPEATED, gpus_of
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, CommandError, connect, note
 from coalloc.cli.jobs.wait import wait_and_tell
@@ -130,7 +131,12 @@ def given_options(
     if isinstance(given.get("constraint"), tuple):
         given["features"] = given.pop("constraint")
     if "export" in args:
-        given["env"] = _environment(args.export, command)
+        env = given["env"] = _environment(args.export, command)
+        if given.get("once"):
+            for option, name in REPEATED.items():
+                env.pop(name, None)  # of the job from within which it is submitted
+                if words := gpus_of({"per_proc": getattr(args, option, None) or {}}):
+                    env[name] = words
     return given
 
 

@@ -129,7 +129,7 @@ OWN = {
 """Variables that each job has for itself."""
 UNTOLD = {
     *("SLURM_MEM_PER_CPU", "SLURM_JOB_DEPENDENCY", "SLURM_EXPORT_ENV", "SLURM_GET_USER_ENV"),
-    *("SLURM_OPEN_MODE", "SLURM_GPUS_PER_NODE", "SLURM_CPUS_PER_GPU", "SLURM_GPUS"),
+    *("SLURM_OPEN_MODE", "SLURM_CPUS_PER_GPU"),
 }
 """Variables in which sbatch repeats one of its options, or a default, and which ours lack."""
 COUNTED = {"SLURM_NTASKS", "SLURM_NPROCS"}

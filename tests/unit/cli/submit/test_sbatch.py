@@ -155,6 +155,22 @@ def test_variables_of_sbatch_stand_over_the_script_and_below_the_command_line(
     assert refused(capsys, name).startswith("SBATCH_TIMELIMIT: argument -t/--time: 'soon' is not")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("-N 2 --gpus-per-node=2", {"SLURM_GPUS_PER_NODE": "2"}),
+        ("--gpus=a100:1", {"SLURM_GPUS": "a100:1"}),
+        ("-N 1 --gres=gpu:2", {}),
+    ],
+)
+def test_variables_repeat_the_gpus_that_were_asked_for(
+    client: FakeClient, monkeypatch: pytest.MonkeyPatch, words: str, told: dict[str, str]
+) -> None:
+    monkeypatch.setenv("SLURM_GPUS", "8")  # of the job in which it is submitted
+    env = queued(client, *words.split(), "--wrap", "true")["launch"]["env"]
+    assert {name: env[name] for name in env if name.startswith("SLURM_GPUS")} == told
+
+
 def test_an_option_is_completed_as_sbatch_does_and_said(
     client: FakeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
