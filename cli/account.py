@@ -75,7 +75,8 @@ def _account(args: argparse.Namespace) -> int:
 
 def _plain(row: AccountRow) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(row)
-    plain["clusters"] = "+".join(f"{name}:{procs}" for name, procs in row.clusters.items())
+    for column in ("clusters", "nodes"):
+        plain[column] = "+".join(f"{name}:{procs}" for name, procs in plain[column].items())
     return plain
 
 
