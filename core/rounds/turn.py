@@ -22,6 +22,7 @@ from coalloc.core.jobs.occupation import SlotsInUse, misfit
 from coalloc.core.sharing import limits
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, cheaper
+from coalloc.core.starts.packs import is_on_trial
 from coalloc.core.starts.placements import Commitment, place, startable
 from coalloc.model.cost import edge_delay
 from coalloc.model.jobs import MoldableJob, RigidJob
@@ -84,8 +85,10 @@ class StartRule(Commitment):
         if limits.holds(state, self.book, record, placement, now):
             return None
         queued = queueing.may_wait(self, record, placement)
-        if not queued and not record.foreign and queueing.must_wait(self, placement):
-            return None  # As many claims as may wait there already, and others go first.
+        if not record.foreign and queueing.must_wait(self, placement):
+            (name, *_) = queueing.clusters_of(self, placement)
+            if not queued or is_on_trial(state, record, name, now):
+                return None  # As many claims as may wait there already, and others go first.
         chosen = place(self, record, placement, queued=queued)
         self.book.take(record, *asked)
         return chosen

@@ -219,6 +219,9 @@ def test_members_of_unknown_length_wait_for_the_first_end() -> None:
     assert claimed(site) == members, "where a claim costs little, all are sent"
     site, members = tried()
     assert claimed(site) == members[:2]
+    site.read("a", waiting=1, busy=False)
+    site.wait(1.0)
+    assert claimed(site) == members[:2], "nor between rounds, onto nodes that look free"
     site.grants(members[0], "a", "a1")
     site.run(members[0])
     site.finish(members[0])
