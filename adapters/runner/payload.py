@@ -81,7 +81,6 @@ def _plain(node: ast.AST) -> ast.AST | None:
     if isinstance(node, ast.AnnAssign):
         value = node.value
         return None if value is None else ast.Assign(targets=[node.target], value=value)
-    if isinstance(node, ast.ImportFrom) and node.module in {"__future__", "typing"}:
-        node.names = [each for each in node.names if each.name == "TYPE_CHECKING"]
-        return node if node.names else None
-    return node
+    is_typing = isinstance(node, ast.ImportFrom) and node.module in {"__future__", "typing"}
+    is_unused = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    return None if is_typing or is_unused else node
