@@ -9,10 +9,15 @@ It looks for a plan that ends one step before the best one, step by step down to
 goes from warm to cold, is longer than the one before, and begins where that has ended. The first
 temperatures take turns: few wide jobs need warmer ones than many small ones. At first each job lets
 others pass where it does not fit, and only there.
+
+A longer cycle is a population annealing (Hukushima, Iba 2003, doi:10.1063/1.1632130): before each
+round replicas of high cost give way to copies of those of low cost, by Boltzmann's weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -29,6 +34,7 @@ from coalloc.policies.kernel.annealing_loop import (
 from coalloc.policies.kernel.record import copy_of, room_for
 from coalloc.policies.kernel.search.bins import (
     ALL,
+    COST,
     HERE,
     LISTED,
     PRICE,
@@ -46,6 +52,8 @@ MOVES = 2_000
 """Between two looks at the clock."""
 FIRST_CYCLE, LONGER = 20_000, 1.5
 """Moves of the first cycle, and how much longer each one is."""
+REPLICAS, ENOUGH, ROUNDS = 4, 100_000, 40
+"""Of a cycle: how many at most, the moves that each has at least, and its turns."""
 WARM, COLD = (0.001, 0.003, 0.001, 0.01), 0.0001
 """First temperatures of the cycles in turn, and the last, by all slots times the best end."""
 IDLE_PRICE = 3.0
@@ -128,10 +136,11 @@ class BinAnnealing:
             held=np.concatenate([held[steps, k] for k, steps in enumerate(there)]),
             aim=np.zeros(3),
         )
-        self.orders = self._as_in(best)
-        self.best = copy_of(self.orders)
+        orders = self._as_in(best)
+        self.best = copy_of(orders)
         self.best.yields[:] = 0
         self.desk = room_for(BinDesk, N=n, F=n + 1, W=-(-n // 64), K=len(bins), R=n + ends.size)
+        self.replicas = [BinSearch(self.case, orders, self.best, self.desk)]
         self.state = make_annealing(seed)
         self.left, self.cycle, self.length = 0, 0, FIRST_CYCLE
         self.failed = self.since = 0
@@ -156,42 +165,56 @@ class BinAnnealing:
 
     def run(self, best: float, bound: float, work: int) -> bool:
         """Look for a makespan below `best`, seconds from now; whether one was found."""
-        search = BinSearch(self.case, self.orders, self.best, self.desk)
         if self.left <= 0:
-            self._begin(best)
+            self.turns = self._cycle(best)
+            next(self.turns)
             self.case.aim[0] = inf
         if self.case.aim[0] >= best:
-            self._aim(search, best, bound)
+            self._aim(best, bound)
         until = self.work + work
         while self.work < until and self.left > 0 and self.state.value[BEST] > 0.0:
             moves = max(min(MOVES, self.left, (until - self.work) // self.items.size), 1)
-            anneal(search, self.state, moves, False)
+            anneal(self.replicas[-1], self.state, moves, False)
             self.left -= moves
+            if self.left == 0:
+                next(self.turns, None)
         if self.state.value[BEST] > 0.0:
             return False
-        self._list(search._replace(orders=self.best))
+        self._list(_copied(self.replicas[-1])._replace(orders=self.best))
         self.since, self.failed = self.work, 0
         return True
 
-    def _begin(self, best: float) -> None:
-        """Go to the first temperature of a cycle."""
+    def _cycle(self, best: float) -> Iterator[None]:
+        """Go from warm to cold; then and then the last replica makes the moves that are `left`."""
         is_free = self.cycle % FREE == FREE - 1
         self.case.aim[PRICE] = 0.0 if is_free else IDLE_PRICE
-        self.left = self.length // SHORTER if is_free else self.length
+        moves = self.length // SHORTER if is_free else self.length
         if not is_free:
             self.length = int(self.length * LONGER)
-        warm, scale = WARM[self.cycle % len(WARM)], float(self.case.slots.sum()) * best
-        warm_up(self.state, warm, COLD, scale, self.left)
+        heat = np.geomspace(WARM[self.cycle % len(WARM)], COLD, ROUNDS + 1)
         self.cycle += 1
         self.failed += 1
+        count, before = min(max(moves // ENOUGH, 1), REPLICAS), inf
+        for warm, cool in pairwise((heat * self.case.slots.sum() * best).tolist()):
+            costs = np.array([replica.desk.known[COST].sum() for replica in self.replicas])
+            sums = np.exp((costs.min() - costs) * (1.0 / warm - 1.0 / before)).cumsum()
+            chosen = np.searchsorted(sums / sums[-1], (np.arange(count) + 0.5) / count)
+            self.replicas, before = [_copied(self.replicas[n]) for n in chosen], warm
+            for _ in range(count):
+                self.replicas.append(self.replicas.pop(0))
+                self.state.value[CURRENT] = self.replicas[-1].desk.known[COST].sum()
+                self.left = moves // (count * ROUNDS)
+                warm_up(self.state, warm, cool, 1.0, self.left)
+                yield
 
-    def _aim(self, search: BinSearch, best: float, bound: float) -> None:
+    def _aim(self, best: float, bound: float) -> None:
         """Choose an end, and go on from there."""
         step = self.measure or max((best - bound) / STEPS * 0.5**self.failed, 1e-6 * best)
         end = max(best - step, min(bound, best))
         self.case.aim[:PRICE] = end, 1e-9 * end
         self.state.value[BEST] = inf
-        self.state.value[CURRENT] = self._list(search)
+        for search in self.replicas:
+            self.state.value[CURRENT] = self._list(search)
 
     def _list(self, search: BinSearch) -> float:
         """List all bins by the choices of a search."""
@@ -224,3 +247,9 @@ class BinAnnealing:
             orders.order[k, orders.jobs[k]] = n
             orders.jobs[k] += 1
         return orders
+
+
+def _copied(search: BinSearch) -> BinSearch:
+    """A replica with orders of its own, and what is known of them."""
+    desk = search.desk._replace(known=search.desk.known.copy())
+    return search._replace(orders=copy_of(search.orders), desk=desk)

@@ -13,11 +13,11 @@ import pytest
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.search.bins import ALL, HERE, BinSearch, anneal
+from coalloc.policies.kernel.search.bins import ALL, COST, HERE, anneal
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.listing_state import MADE
 from coalloc.policies.kernel.state import MAKESPAN
-from coalloc.policies.oas.bins import BinAnnealing, bins_of
+from coalloc.policies.oas.bins import FIRST_CYCLE, BinAnnealing, bins_of
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
@@ -104,11 +104,12 @@ def test_a_job_that_fits_yields_to_the_widest_behind_it(
     listed = lister(case([cluster("a", 10)], queue))
     first = listed.planner.decode(range(4), "insert")
     search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
+    records = search.replicas[0]
     jobs = np.argsort(search.items)  # they are kept by width
-    search.orders.order[0] = jobs
-    search.orders.yields[:, jobs] = tight, fits
+    records.orders.order[0] = jobs
+    records.orders.yields[:, jobs] = tight, fits
     search.desk.counters[HERE] = ALL
-    anneal(BinSearch(search.case, search.orders, search.best, search.desk), search.state, 0, True)
+    anneal(records, search.state, 0, True)
     assert search.desk.start[jobs].tolist() == starts
 
 
@@ -129,10 +130,10 @@ def test_idle_slots_cost_the_more_the_earlier(
     listed = lister(case([cluster("a", 10)], queue))
     first = listed.planner.decode(range(3), "insert")
     search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
-    search.orders.order[0] = np.argsort(search.items)[order]
+    records = search.replicas[0]
+    records.orders.order[0] = np.argsort(search.items)[order]
     search.case.aim[:] = end, 0.0, 3.0
     search.desk.counters[HERE] = ALL
-    records = BinSearch(search.case, search.orders, search.best, search.desk)
     assert anneal(records, search.state, 0, True) == pytest.approx(cost)
     assert search.desk.value[:, 0].tolist() == pytest.approx([late, cost])
 
@@ -169,13 +170,14 @@ def test_masks_list_what_plain_words_say(seed: int, size: int) -> None:
     listed = lister(case([cluster("a", 30)], queue))
     first = listed.planner.decode(range(size), "insert")
     search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
+    records = search.replicas[0]
     order = rng.sample(range(size), size)
     yields = [[int(rng.random() < share) for _ in range(size)] for share in (0.9, 0.5)]
     jobs = np.argsort(search.items)
-    search.orders.order[0], search.orders.yields[:, jobs] = jobs[order], yields
+    records.orders.order[0], records.orders.yields[:, jobs] = jobs[order], yields
     search.case.aim[0] = 1e9
     search.desk.counters[HERE] = ALL
-    anneal(BinSearch(search.case, search.orders, search.best, search.desk), search.state, 0, True)
+    anneal(records, search.state, 0, True)
     assert search.desk.start[jobs].tolist() == listed_plainly(procs, seconds, order, yields)
 
 
@@ -184,15 +186,32 @@ def test_what_is_kept_is_listed_as_soon_without_yielding() -> None:
     listed = lister(case([cluster("a", 4, link=0.0), cluster("b", 4, link=0.0)], queue))
     first = listed.planner.decode(range(6), "insert")
     search = BinAnnealing(listed, [[0], [1]], first.outcome, seed=1)
+    records = search.replicas[0]
     jobs = np.argsort(search.items)
     for k in (0, 1):  # the third one starts beside the first one, and before the second one
-        search.orders.order[k, :3] = jobs[3 * k : 3 * k + 3]
-    search.orders.jobs[:], search.case.aim[0] = 3, 20.0
+        records.orders.order[k, :3] = jobs[3 * k : 3 * k + 3]
+    records.orders.jobs[:], search.case.aim[0] = 3, 20.0
     search.desk.counters[HERE] = ALL
-    records = BinSearch(search.case, search.orders, search.best, search.desk)
-    for orders in (search.orders, search.best):
+    for orders in (records.orders, records.best):
         anneal(records._replace(orders=orders), search.state, 0, True)
         assert search.desk.start[jobs].tolist() == [0, 10, 0, 0, 10, 0]
+
+
+def test_replicas_give_way_to_copies_of_cheaper_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = [rigid(n, procs, 10.0) for n, procs in enumerate([2, 3, 1, 2, 3, 1])]
+    listed = lister(case([cluster("a", 4)], queue))
+    first = listed.planner.decode(range(6), "insert")
+    search = BinAnnealing(listed, [[0]], first.outcome, seed=1)
+    monkeypatch.setattr("coalloc.policies.oas.bins.ENOUGH", FIRST_CYCLE // 3)
+    turns = search._cycle(first.makespan)
+    next(turns)
+    for cost, replica in zip([1e9, 0.0, 1e9], search.replicas, strict=True):
+        replica.orders.order[0], replica.desk.known[COST] = [cost, 1, 2, 3, 4, 5], cost
+    for _ in range(3):
+        next(turns)
+    assert [one.orders.order[0].tolist() for one in search.replicas] == [[*range(6)]] * 3
+    search.replicas[0].orders.order[0, 0], search.replicas[0].desk.known[COST] = 5, 7.0
+    assert search.replicas[1].orders.order[0, 0] == search.replicas[1].desk.known[COST, 0] == 0
 
 
 @pytest.mark.parametrize("build", [even, strips])
