@@ -191,15 +191,17 @@ class BinAnnealing:
         moves = self.length // SHORTER if is_free else self.length
         if not is_free:
             self.length = int(self.length * LONGER)
+        count = min(max(moves // ENOUGH, 1), REPLICAS)
         heat = np.geomspace(WARM[self.cycle % len(WARM)], COLD, ROUNDS + 1)
+        heat *= self.case.slots.sum() * best
         self.cycle += 1
         self.failed += 1
-        count, before = min(max(moves // ENOUGH, 1), REPLICAS), inf
-        for warm, cool in pairwise((heat * self.case.slots.sum() * best).tolist()):
+        colder = 1.0 / heat[-1]
+        for warm, cool in pairwise(heat.tolist()):
             costs = np.array([replica.desk.known[COST].sum() for replica in self.replicas])
-            sums = np.exp((costs.min() - costs) * (1.0 / warm - 1.0 / before)).cumsum()
+            sums = np.exp((costs.min() - costs) * colder).cumsum()
             chosen = np.searchsorted(sums / sums[-1], (np.arange(count) + 0.5) / count)
-            self.replicas, before = [_copied(self.replicas[n]) for n in chosen], warm
+            self.replicas, colder = [_copied(self.replicas[n]) for n in chosen], 1 / cool - 1 / warm
             for _ in range(count):
                 self.replicas.append(self.replicas.pop(0))
                 self.state.value[CURRENT] = self.replicas[-1].desk.known[COST].sum()
