@@ -8,10 +8,9 @@ Notes
 It looks for a plan that ends one step before the best one, step by step down to the bound. A cycle
 goes from warm to cold, is longer than the one before, and begins where that has ended. The first
 temperatures take turns: few wide jobs need warmer ones than many small ones. At first each job lets
-others pass where it does not fit, and only there.
-
-A longer cycle is a population annealing (Hukushima, Iba 2003, doi:10.1063/1.1632130): before each
-round replicas of high cost give way to copies of those of low cost, by Boltzmann's weights.
+others pass where it does not fit, and only there. A longer cycle is a population annealing
+(Hukushima, Iba 2003, doi:10.1063/1.1632130): before each round replicas of high cost give way to
+copies of those of low cost, by Boltzmann's weights.
 """
 
 from __future__ import annotations
