@@ -184,7 +184,7 @@ class BinAnnealing:
         return True
 
     def _cycle(self, best: float) -> Iterator[None]:
-        """Go from warm to cold; then and then the last replica makes the moves that are `left`."""
+        """Go from warm to cold; at each yield the last replica makes the moves that are `left`."""
         is_free = self.cycle % FREE == FREE - 1
         self.case.aim[PRICE] = 0.0 if is_free else IDLE_PRICE
         moves = self.length // SHORTER if is_free else self.length
