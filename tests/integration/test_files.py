@@ -70,6 +70,7 @@ class Machine(PartJob):
         self._job: subprocess.Popen[bytes] | None = None
         self.number, self.is_cut, self.started_job = "", False, 0
         self.lease_s = 60
+        self._commands = threading.Lock()
 
     def attend(self, port: int) -> None:
         files.FileNodes(self._spec, self._folder, port, self).start()
@@ -95,20 +96,27 @@ class Machine(PartJob):
         return own | {"PATH": os.environ["PATH"], "USER": "ada"}
 
     def shell(self, script: str) -> str:
-        if self.is_cut:
-            raise UnreachableError("sh", "the connection was lost")
-        self._home.mkdir(exist_ok=True)
-        words = [*self._words, "-c", script]
-        done = subprocess.run(words, env=self._env(), capture_output=True, text=True, check=False)
+        words, env = [*self._words, "-c", script], self._env()
+        with self._commands:
+            if self.is_cut:
+                raise UnreachableError("sh", "the connection was lost")
+            self._home.mkdir(exist_ok=True)
+            done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CommandRefusedError("sh", done.stderr, done.returncode)
         return done.stdout
 
     def cancel(self, *options: str) -> None:
-        if self.is_cut:
-            raise UnreachableError("scancel", "the connection was lost")
         number = signal.Signals[f"SIG{options[-1].partition('=')[2]}"] if options else 15
-        self._signal(number, is_step="--full" not in options, is_full=len(options) != 1)
+        with self._commands:
+            if self.is_cut:
+                raise UnreachableError("scancel", "the connection was lost")
+            self._signal(number, is_step="--full" not in options, is_full=len(options) != 1)
+
+    def cut(self) -> None:
+        """Lose the connection, once what is under way has ended."""
+        with self._commands:
+            self.is_cut = True
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL, is_step=True, is_full=True)
@@ -198,6 +206,7 @@ class Part:
         return end
 
     def close(self) -> None:
+        self.job.cut()  # a node that was not told of the end looks on
         self.job.kill()
         self.job.close()
         assert not list(self.job.scratch.iterdir()), "also of a job that was killed"
