@@ -1,7 +1,7 @@
 """Replays under `auto`: no job waits longer than is stated, and equal jobs start as they came.
 
 By what EASY by arrival was expected to make each wait, with and without a limit; in floods of small
-jobs wide ones wait at most twice as long as under EASY, and 25 minutes.
+jobs wide ones wait at most twice as long as under EASY, and ten minutes, in a few 25.
 
 `make nightly` draws new worlds. Defects that are planted in the rule are found.
 """
@@ -42,6 +42,8 @@ ROUNDED_S = 1e-3
 """To which notes are."""
 FLOOR_S = 5.0
 """Least wait of an overdue job in these worlds, whose jobs run for seconds."""
+LONGER = frozenset({9, 20, 21, 27, 30})
+"""Floods in which limits of ten times the run times let many others start before a wide job."""
 PLANTED_WITHIN = 12
 """Worlds in which a planted defect is found."""
 
@@ -185,7 +187,7 @@ def _kind(logged: LoggedJob) -> tuple[str, int, float, str]:
 def wide_waited_too_long(
     seed: int, seconds: float, most_nodes: int = 64, *, most_s: float = 600.0, **options: Any
 ) -> bool:
-    """Whether a wide job of a flood waits longer than twice its wait under EASY and `most_s`."""
+    """Whether a flood makes a wide job wait for twice its wait under EASY and `most_s` more."""
     case = flood(seed, seconds, most_nodes)
     wide = np.array([logged.user == WIDE for logged in case.workload.jobs])
     starts = [
@@ -260,8 +262,8 @@ def test_a_wide_job_does_not_wait_for_the_end_of_a_flood() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(40))
 def test_no_wide_job_does(seed: int) -> None:
-    """Limits of ten times the run times of what runs let others start before it."""
-    assert not wide_waited_too_long(seed, 18_000.0 if seed % 8 == 0 else 5_400.0, most_s=1_500.0)
+    most_s = 1_500.0 if seed in LONGER else 600.0
+    assert not wide_waited_too_long(seed, 18_000.0 if seed % 8 == 0 else 5_400.0, most_s=most_s)
 
 
 def _latest_first(queue: online.OnlineQueue) -> Iterator[tuple[str, Ints]]:
