@@ -28,67 +28,18 @@ def measure(path: Path, jobs: int) -> dict[str, float]:
     """CPU times of the version that is imported; makes the store where there is none."""
     # What both versions have, imported where it is known which one this is.
     from coalloc.core.base.effects import SaveJob
-    from coalloc.core.base.records import JobRecord, JobState, PartRecord
+    from coalloc.core.base.records import JobRecord
     from coalloc.core.coordinator import Coordinator
     from coalloc.daemon.store.recall import recall
     from coalloc.daemon.store.records_json import read_record, write_object
     from coalloc.daemon.store.sqlite import Store
-    from coalloc.model.jobs import RigidJob
-    from coalloc.model.sites.parts import PartState
 
     replace: Callable[..., JobRecord] = dataclasses.replace
     if not dataclasses.is_dataclass(JobRecord):
         from msgspec.structs import replace
 
-    def record(number: int) -> JobRecord:
-        name = str(number)
-        return JobRecord(
-            id=name,
-            job=RigidJob(
-                id=name, procs=16, base_time=3600.0, sigma=0.7, proc_gbps=0.05, submitted=1e9
-            ),
-            name="solver",
-            user=f"user{number % 50}",
-            uid=1000,
-            gid=1000,
-            command="solver.sh",
-            submitted=1e9,
-            sources={"base_time": "history", "sigma": "defaults", "proc_gbps": "defaults"},
-        )
-
-    def part(number: int) -> PartRecord:
-        return PartRecord(
-            cluster="ab"[number],
-            index=number,
-            nodes={"ab"[number] + str(node): 4 for node in (1, 2)},
-            first_rank=8 * number,
-            state=PartState.RUNNING,
-            started=1e9 + 5.5,
-            asked=1e9 + 1.5,
-            granted=1e9 + 2.5,
-        )
-
-    records = {
-        "plain": JobRecord(
-            id="1", job=RigidJob(id="1", procs=4, base_time=60.0), name="n", user="ann"
-        ),
-        "waiting": record(1),
-        "running": replace(
-            record(1),
-            state=JobState.RUNNING,
-            attempt=1,
-            rendezvous="a1:29000",
-            planned=3600.0,
-            link_gbps={"a": 0.3, "b": 0.3},
-            round=3,
-            policy="auto",
-            started=1e9 + 5.5,
-            skew_s=0.01,
-            parts=(part(0), part(1)),
-        ),
-    }
     out = {}
-    for kind, one in records.items():
+    for kind, one in kinds(replace).items():
         text = write_object(one)
         out[f"read, {kind}, µs"] = cpu_s(partial(read_record, text)) * 1e6
         out[f"write, {kind}, µs"] = cpu_s(partial(write_object, one)) * 1e6
@@ -97,7 +48,7 @@ def measure(path: Path, jobs: int) -> dict[str, float]:
     is_new = not path.exists()
     store = Store(path)
     if is_new:
-        store.commit([SaveJob(record=record(number)) for number in range(1, jobs + 1)])
+        store.commit([SaveJob(record=waiting(number)) for number in range(1, jobs + 1)])
     texts = [row.body for row in store.active_jobs()]
     begun = time.process_time()
     kept = [read_record(each) for each in texts]
@@ -111,6 +62,64 @@ def measure(path: Path, jobs: int) -> dict[str, float]:
     out["make the core's tables, s"] = time.process_time() - begun
     store.close()
     return out
+
+
+def waiting(number: int) -> Any:
+    """The record of a job that waits."""
+    from coalloc.core.base.records import JobRecord
+    from coalloc.model.jobs import RigidJob
+
+    name = str(number)
+    return JobRecord(
+        id=name,
+        job=RigidJob(id=name, procs=16, base_time=3600.0, sigma=0.7, proc_gbps=0.05, submitted=1e9),
+        name="solver",
+        user=f"user{number % 50}",
+        uid=1000,
+        gid=1000,
+        command="solver.sh",
+        submitted=1e9,
+        sources={"base_time": "history", "sigma": "defaults", "proc_gbps": "defaults"},
+    )
+
+
+def kinds(replace: Callable[..., Any]) -> dict[str, Any]:
+    """Records of three kinds, the last of a job of two parts."""
+    from coalloc.core.base.records import JobRecord, JobState, PartRecord
+    from coalloc.model.jobs import RigidJob
+    from coalloc.model.sites.parts import PartState
+
+    def part(number: int) -> PartRecord:
+        return PartRecord(
+            cluster="ab"[number],
+            index=number,
+            nodes={"ab"[number] + str(node): 4 for node in (1, 2)},
+            first_rank=8 * number,
+            state=PartState.RUNNING,
+            started=1e9 + 5.5,
+            asked=1e9 + 1.5,
+            granted=1e9 + 2.5,
+        )
+
+    return {
+        "plain": JobRecord(
+            id="1", job=RigidJob(id="1", procs=4, base_time=60.0), name="n", user="ann"
+        ),
+        "waiting": waiting(1),
+        "running": replace(
+            waiting(1),
+            state=JobState.RUNNING,
+            attempt=1,
+            rendezvous="a1:29000",
+            planned=3600.0,
+            link_gbps={"a": 0.3, "b": 0.3},
+            round=3,
+            policy="auto",
+            started=1e9 + 5.5,
+            skew_s=0.01,
+            parts=(part(0), part(1)),
+        ),
+    }
 
 
 def settings_type() -> Any:

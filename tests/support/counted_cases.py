@@ -233,6 +233,24 @@ def faults(snapshot: Snapshot, plan: Plan) -> list[str]:
     return out
 
 
+def filled(job: Any, room: Mapping[str, int]) -> Mapping[str, int]:
+    """The processes of a job on as few nodes as may be, the last the fullest that will do."""
+    left, values = job.procs, list[int]()
+    while left:
+        want = left - max(job.shape.min_nodes - len(values) - 1, 0)
+        free = list((Counter(room.values()) - Counter(values)).elements())
+        value = min((n for n in free if n >= want), default=max(free))
+        values.append(value)
+        left -= min(value, want)
+    left, out = job.procs, {}
+    for name, n in room.items():
+        if n in values:
+            values.remove(n)
+            out[name] = min(n, left - len(values))
+            left -= out[name]
+    return out
+
+
 def easy_starts(snapshot: Snapshot) -> dict[str, float]:
     """EASY by arrival on one cluster of equal powers: the start of each job that fits ever."""
     nodes = [node for _, node in snapshot.nodes() if node.state.value == "up"]
@@ -261,7 +279,7 @@ def easy_starts(snapshot: Snapshot) -> dict[str, float]:
         return best
 
     def chosen(job: Any, t: float) -> Mapping[str, int] | None:
-        """As few nodes as may be, the last the fullest that will do."""
+        """Nodes that have room for a job from `t` on; None: too few."""
         room = {node.name: most(job, node, t, t + job.base_time) for node in nodes}
         room = {name: n for name, n in room.items() if n}
         high = job.shape.max_nodes or len(nodes)
@@ -269,20 +287,7 @@ def easy_starts(snapshot: Snapshot) -> dict[str, float]:
             return None
         if sum(sorted(room.values(), reverse=True)[:high]) < job.procs:
             return None
-        left, values = job.procs, list[int]()
-        while left:
-            want = left - max(job.shape.min_nodes - len(values) - 1, 0)
-            free = list((Counter(room.values()) - Counter(values)).elements())
-            value = min((n for n in free if n >= want), default=max(free))
-            values.append(value)
-            left -= min(value, want)
-        left, out = job.procs, {}
-        for name, n in room.items():
-            if n in values:
-                values.remove(n)
-                out[name] = min(n, left - len(values))
-                left -= out[name]
-        return out
+        return filled(job, room)
 
     def place(job: Any, t: float, found: Mapping[str, int]) -> None:
         starts[job.id] = t
