@@ -1,4 +1,4 @@
-"""What ``coalloc account`` asks for and prints."""
+"""``coalloc account``: the jobs it asks for, its table and its CSV."""
 
 from __future__ import annotations
 

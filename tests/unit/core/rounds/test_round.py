@@ -1,4 +1,4 @@
-"""What rounds commit, what happens when a policy fails, and what they tell."""
+"""Commits of rounds: what starts, failures of a policy, and the words for what does not start."""
 
 from __future__ import annotations
 
