@@ -80,6 +80,8 @@ class LocalReader:
         self._pinned = {frozenset(node.pinned) for node in settings.nodes if node.pinned}
         self._last: MachineSample | None = None
         self._loads: dict[frozenset[int] | None, float] = {}
+        self._is_bounded = False
+        """The loads are those before, since of ours not all was known."""
 
     def read(self) -> ClusterReading:
         """Return the nodes as they are now; the first reading takes as long as its span."""
@@ -89,8 +91,14 @@ class LocalReader:
             time.sleep(FIRST_SPAN_S)
         if time.monotonic() - self._last.at >= LEAST_INTERVAL_S:
             sample = self._sample()
-            self._loads = foreign_loads(self._last, sample, self._pinned, self._loads)
-            self._last = sample
+            loads, is_complete = foreign_loads(self._last, sample, self._pinned)
+            # Once only: where something of ours ends in each reading, none would ever be new.
+            self._is_bounded = not (is_complete or self._is_bounded)
+            if self._is_bounded:
+                loads = {
+                    cpus: min(load, self._loads.get(cpus, 0.0)) for cpus, load in loads.items()
+                }
+            self._loads, self._last = loads, sample
         nodes, kept = [], self._kept()
         for node in self._settings.nodes:
             load = self._loads.get(frozenset(node.pinned) if node.pinned else None, 0.0)
@@ -176,15 +184,12 @@ def _process_time(fields: list[bytes], cpus: frozenset[int]) -> ProcessTime:
 
 
 def foreign_loads(
-    old: MachineSample,
-    new: MachineSample,
-    pinned: Iterable[frozenset[int]],
-    last: Mapping[frozenset[int] | None, float],
-) -> dict[frozenset[int] | None, float]:
+    old: MachineSample, new: MachineSample, pinned: Iterable[frozenset[int]]
+) -> tuple[dict[frozenset[int] | None, float], bool]:
     """Share of the CPUs taken by work that is not ours, between two samples.
 
-    It is answered for each set of `pinned` CPUs, and for the whole machine (None). The `last` loads
-    are upper bounds where the CPU time of ours is incomplete.
+    It is answered for each set of `pinned` CPUs, and for the whole machine (None); and whether all
+    CPU time of ours was known: of a whole tree that ended, the last is not, and counts as load.
     """
     span = max(new.at - old.at, 1e-6)
     cpus = range(min(len(old.busy), len(new.busy)))
@@ -217,9 +222,8 @@ def foreign_loads(
     for each in [None, *sets]:
         inside = [left[cpu] for cpu in (cpus if each is None else each) if cpu in left]
         load = min(1.0, sum(inside) / (span * len(inside))) if inside else 0.0
-        load = 0.0 if load < NOISE else load
-        loads[each] = load if is_complete else min(load, last.get(each, 0.0))
-    return loads
+        loads[each] = 0.0 if load < NOISE else load
+    return loads, is_complete
 
 
 def _take(left: dict[int, float], cpus: frozenset[int], seconds: float) -> None:

@@ -28,8 +28,8 @@ def sample(at: float, busy: list[float], processes: Mapping[int, ProcessTime]) -
     return MachineSample(at=at, wall=1000.0 + at, busy=tuple(busy), ours=processes)
 
 
-def whole(old: MachineSample, new: MachineSample, last: float = 0.0) -> float:
-    return foreign_loads(old, new, [], {None: last})[None]
+def whole(old: MachineSample, new: MachineSample) -> float:
+    return foreign_loads(old, new, [])[0][None]
 
 
 def test_all_of_it_foreign() -> None:
@@ -74,13 +74,6 @@ def test_reused_process_id_is_another_process() -> None:
     assert whole(old, new) == 0.0
 
 
-def test_end_of_a_whole_tree_keeps_the_last_load_as_a_bound() -> None:
-    old = sample(0.0, [0.0] * 4, {10: ours(100.0)})
-    new = sample(10.0, [10.0, 10.0, 0.0, 0.0], {})
-    assert whole(old, new, last=0.1) == 0.1
-    assert whole(old, sample(10.0, [2.0, 0.0, 0.0, 0.0], {}), last=0.1) == pytest.approx(0.05)
-
-
 def test_the_system_itself_is_no_load() -> None:
     old, new = sample(0.0, [0.0] * 4, {}), sample(10.0, [0.3, 0.3, 0.3, 0.2], {})
     assert whole(old, new) == 0.0
@@ -89,7 +82,7 @@ def test_the_system_itself_is_no_load() -> None:
 def test_pinned_nodes_are_loaded_apart() -> None:
     old = sample(0.0, [0.0] * 4, {10: ours(0.0, cpus=LEFT)})
     new = sample(10.0, [10.0, 0.0, 10.0, 0.0], {10: ours(10.0, cpus=LEFT)})
-    loads = foreign_loads(old, new, [LEFT, RIGHT], {})
+    loads, _ = foreign_loads(old, new, [LEFT, RIGHT])
     assert loads == {None: pytest.approx(0.25), LEFT: 0.0, RIGHT: pytest.approx(0.5)}
 
 
@@ -98,7 +91,7 @@ def test_ended_processes_are_spread_over_unexplained_time() -> None:
     new = sample(
         10.0, [10.0, 0.0, 10.0, 0.0], {10: ours(0.0, 10.0), 11: ours(10.0, cpus=LEFT, parent=10)}
     )
-    assert foreign_loads(old, new, [LEFT, RIGHT], {}) == {None: 0.0, LEFT: 0.0, RIGHT: 0.0}
+    assert foreign_loads(old, new, [LEFT, RIGHT])[0] == {None: 0.0, LEFT: 0.0, RIGHT: 0.0}
 
 
 def test_more_ours_than_busy_is_no_negative_load() -> None:
@@ -107,12 +100,37 @@ def test_more_ours_than_busy_is_no_negative_load() -> None:
     assert whole(old, new) == 0.0
 
 
+def loads_read(monkeypatch: pytest.MonkeyPatch, *samples: MachineSample) -> list[float]:
+    """Load of a cluster's only node in each reading, of which the first takes two samples."""
+    taken = iter(samples)
+    monkeypatch.setattr(LocalReader, "_sample", lambda reader: next(taken))
+    reader = LocalReader(read_settings({"power": 0.5}, "c"))
+    nodes = [reader.read().nodes[0] for _ in samples[1:]]
+    assert all(node.power == pytest.approx(0.5 * (1.0 - node.load)) for node in nodes)
+    return [node.load for node in nodes]
+
+
 def test_the_first_reading_knows_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = iter(
-        MachineSample(at=at, wall=at, busy=(busy, busy), ours={})
-        for at, busy in ((0.0, 5.0), (10.0, 11.0))
-    )
-    monkeypatch.setattr(LocalReader, "_sample", lambda reader: next(samples))
-    (node,) = LocalReader(read_settings({"power": 0.5}, "c")).read().nodes
-    assert node.load == pytest.approx(0.6)
-    assert node.power == pytest.approx(0.2)
+    samples = sample(0.0, [5.0, 5.0], {}), sample(10.0, [11.0, 11.0], {})
+    assert loads_read(monkeypatch, *samples) == [pytest.approx(0.6)]
+
+
+def test_end_of_a_whole_tree_keeps_the_last_load_as_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    samples = [
+        sample(0.0, [0.0, 0.0], {}),
+        sample(10.0, [1.0, 1.0], {10: ours(1.0, created=900.0)}),
+        sample(20.0, [11.0, 11.0], {}),
+        sample(30.0, [12.0, 11.0], {11: ours(1.0, created=900.0)}),
+        sample(40.0, [12.5, 11.5], {}),
+    ]
+    loads = loads_read(monkeypatch, *samples)
+    assert loads == [pytest.approx(load) for load in (0.1, 0.1, 0.05, 0.05)]
+
+
+def test_ends_in_each_reading_do_not_keep_it_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [
+        sample(10.0 * n, [8.0 * n, 8.0 * n], {n: ours(0.1, created=900.0)}) for n in range(5)
+    ]
+    assert loads_read(monkeypatch, *samples) == [0.0, *[pytest.approx(0.8)] * 3]
