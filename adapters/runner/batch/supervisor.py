@@ -178,8 +178,7 @@ class PartSupervisor(OrderLoop):
     def _claim(self) -> None:
         self._keep()
         waits = self._job.claim(self._barrier.port, self._keep)
-        if waits:
-            self._look_at = time.monotonic() + LOOK_S
+        self._look_at = time.monotonic() + LOOK_S
         if waits and self._may_wait:
             self._is_waiting, self.lease_end = True, float("inf")
             self._show({"waits": True})
