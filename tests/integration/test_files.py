@@ -344,7 +344,7 @@ def test_a_job_that_hears_nothing_for_a_lease_gives_its_nodes_back(
                 time.sleep(0.01)
             own.job.is_cut = False
 
-        mended = threading.Thread(target=started)
+        mended = threading.Thread(target=started, daemon=True)
 
         def cut() -> None:
             own.job.cut()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from threading import Thread
 
 import psutil
@@ -95,11 +96,12 @@ def test_a_chain_that_is_killed_ends_the_search() -> None:
 
 
 def _workers() -> list[int]:
-    return [
-        child.pid
-        for child in psutil.Process().children()
-        if any("spawn_main" in word for word in child.cmdline())
-    ]
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has just ended
+            if any("spawn_main" in word for word in child.cmdline()):
+                found.append(child.pid)
+    return found
 
 
 def test_there_is_at_least_one() -> None:
