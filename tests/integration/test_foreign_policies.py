@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import coalloc
+from coalloc.daemon import foreign_options
 from coalloc.daemon.config_checks import check_policies
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
@@ -145,6 +146,7 @@ def test_the_daemon_checks_their_options_and_loads_none(
 ) -> None:
     monkeypatch.syspath_prepend(str(installed))
     monkeypatch.setenv("PYTHONPATH", str(installed))
+    monkeypatch.setattr(foreign_options, "LIMIT_S", 100.0)  # where much else runs, too
     path = tmp_path / "coallocd.toml"
     path.write_text(f'[rounds]\npolicy = "{name}"\n[rounds.options]\n{option}\n')
     loaded = set(sys.modules)

@@ -175,8 +175,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "nacl": ("wire/key_proof.py",),
     "apscheduler": ("daemon/timer.py",),
     "psutil": (
-        "adapters/local/*",
-        "adapters/probe.py",
+        "adapters/machine_load.py",
         "daemon/solver/warming.py",
         "daemon/store/disk.py",
     ),

@@ -84,7 +84,7 @@ def test_home_rule_can_fail(path: str, source: str) -> None:
     ("path", "source"),
     [
         ("wire/server.py", "import zmq"),
-        ("adapters/local/reader.py", "import psutil"),
+        ("adapters/machine_load.py", "import psutil"),
         ("daemon/store/sqlite.py", "import sqlite3"),
         ("policies/kernel/profiles/profile.py", "from numba import njit"),
         ("adapters/fork_server.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),

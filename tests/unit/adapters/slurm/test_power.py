@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from coalloc.adapters.batch.node_load import (
@@ -20,7 +18,7 @@ from coalloc.adapters.batch.node_load import (
     probe_text,
     read_probe,
 )
-from coalloc.adapters.probe import STEP, Sample, foreign_share, main, sample
+from coalloc.adapters.probe import main
 from coalloc.adapters.slurm.calibration import (
     PROGRAM,
     read_calibration,
@@ -121,27 +119,6 @@ def test_the_calibration_program_needs_only_python() -> None:
     name, rate = answer.stdout.split()
     assert name == "coalloc-rate"
     assert float(rate) > 1000.0
-
-
-def test_a_share_is_what_steps_do_not_explain() -> None:
-    old = Sample(at=0.0, busy=100.0, cpus=4, steps={(1, 0.0): 50.0})
-    new = Sample(at=10.0, busy=130.0, cpus=4, steps={(1, 0.0): 70.0, (2, 5.0): 4.0})
-    assert foreign_share(old, new, 1.0) == pytest.approx((30.0 - 24.0) / 40.0)
-    gone = replace(new, steps={})
-    assert foreign_share(old, gone, 0.1) == 0.1
-    assert foreign_share(old, gone, 1.0) == 0.75
-
-
-def test_time_below_a_step_is_found() -> None:
-    name = psutil.Process().name()
-    before = sample(name)
-    key = (os.getpid(), psutil.Process().create_time())
-    spin = "import time\nwhile time.process_time() < .3: pass"
-    subprocess.run([sys.executable, "-c", spin], check=True)
-    after = sample(name)
-    assert after.steps[key] - before.steps[key] >= 0.25
-    assert sample("no-such-process").steps == {}
-    assert STEP == "slurmstepd"
 
 
 def test_a_probe_that_cannot_tell_says_so(
