@@ -56,7 +56,7 @@ def eager(
     count = 0
     while not budget.stop():
         count += 1
-        found(plan(value=1e6 - count, padding="x" * 1_000_000))
+        found(plan(value=1e6 - count, padding="x" * 100_000))
     return plan(found=count)
 
 
