@@ -104,7 +104,7 @@ def test_before_the_start_one_takes_out_all(bed: LaunchTestbed) -> None:
 
 
 def test_each_member_has_its_own_time_limit_and_its_own_faults(bed: LaunchTestbed) -> None:
-    spec = pack(bed, "test $COALLOC_ARRAY_TASK_ID != 1 || sleep 60", time_limit=0.5, grace_s=0.1)
+    spec = pack(bed, "test $COALLOC_ARRAY_TASK_ID != 1 || sleep 60", time_limit=2.0, grace_s=0.1)
     (bed.cwd / "2.out").mkdir()
     bed.start(spec)
     ends = all_ended(bed)
