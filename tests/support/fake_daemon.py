@@ -22,6 +22,7 @@ class FakeDaemon:
         self.endpoint = f"ipc://{root}/coalloc.sock"
         self.publish_endpoint = f"ipc://{root}/events.sock"
         self.heard: list[dict[str, Any]] = []
+        self._hearing = threading.Condition()
         self.peer = b""
         self.respond: Respond = lambda body: {"type": "done"}
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -42,13 +43,21 @@ class FakeDaemon:
                 return
             peer, frame = self.router.recv_multipart()
             body = json.loads(frame)
-            self.heard.append(body)
             self.peer = peer
+            with self._hearing:
+                self.heard.append(body)
+                self._hearing.notify_all()
             answer = self.respond(body)
             if isinstance(answer, dict):
                 self.answer(body, answer)
             elif answer is not None:
                 self.router.send_multipart([peer, *answer])
+
+    def heard_all(self, count: int) -> list[dict[str, Any]]:
+        """Wait until so many requests have come: who gives up may be ahead of this thread."""
+        with self._hearing:
+            assert self._hearing.wait_for(lambda: len(self.heard) >= count, LIMIT_S)
+        return self.heard
 
     def answer(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
         """Answer a request; only while `respond` runs."""

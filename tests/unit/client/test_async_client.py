@@ -84,7 +84,7 @@ def test_silence_is_an_error_and_a_submit_is_sent_again(daemon: FakeDaemon) -> N
             await client.submit(["true"], token="mine")
 
     played(daemon, scene, timeout_s=0.2)
-    assert [body["token"] for body in daemon.heard] == ["mine", "mine"]
+    assert [body["token"] for body in daemon.heard_all(2)] == ["mine", "mine"]
 
 
 def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

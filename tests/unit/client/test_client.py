@@ -122,7 +122,7 @@ def test_a_submit_that_stays_unanswered_is_an_error(daemon: FakeDaemon, hasty: C
     daemon.respond = lambda body: None
     with pytest.raises(NoAnswerError):
         hasty.submit(["true"], token="mine")
-    assert [body["token"] for body in daemon.heard] == ["mine", "mine"]
+    assert [body["token"] for body in daemon.heard_all(2)] == ["mine", "mine"]
 
 
 def test_submit_many_keeps_the_order_and_yields_refusals(
