@@ -109,9 +109,11 @@ def test_daggen(shared_file: Callable[[str], Path]) -> None:
 
 
 def test_a_thousand_tasks_are_read_at_once(shared_file: Callable[[str], Path]) -> None:
-    path = shared_file("data/workflows/dax/Montage_1000.xml")
-    began = time.process_time()
-    file = read_workflow(path)
-    assert len(file.job.tasks) == 1000
-    # a second where a tenth is usual: what this catches is a reader of quadratic cost
-    assert time.process_time() - began < 1.0
+    def read_s(tasks: int) -> float:
+        path = shared_file(f"data/workflows/dax/Montage_{tasks}.xml")
+        began = time.process_time()
+        assert len(read_workflow(path).job.tasks) == tasks
+        return time.process_time() - began
+
+    # eight times is usual, a hundred what a reader of quadratic cost takes
+    assert read_s(1000) < 30.0 * min(read_s(100) for _ in range(5))
