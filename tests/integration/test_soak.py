@@ -52,10 +52,14 @@ def test_a_full_disk_in_the_soak_is_a_full_disk(tmp_path: Path) -> None:
 def test_what_grows_is_named(tmp_path: Path) -> None:
     site = SoakSite(tmp_path / "coalloc.db", [], {"a": 2}, keep_events=500, seed=1)
     rows = [
-        replace(row, rss_mb=30.0 + 5.0 * day, fds=8 + day)
+        replace(row, rss_mb=30.0 + 5.0 * day, fds=8 + day, store_mb=2.0 * day + 2.0)
         for day, row in enumerate(soaked(site, tmp_path, 4))
     ]
     found = growth(rows, 500)
     site.store.close()
-    assert [line.split()[0] for line in found] == ["rss_mb", "fds"]
+    assert [line.split(":")[0] for line in found] == [
+        "rss_mb grows",
+        "fds grows",
+        "the store outgrows what it keeps",
+    ]
     assert losses(site, 1) == ["1 jobs were never acknowledged"]
