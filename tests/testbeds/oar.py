@@ -195,7 +195,7 @@ class OarTestbed:
             ended.wait()
             wait_gone(below)
 
-    def wait(self, holds: Callable[[], bool], what: str, limit_s: float = 3 * UP_LIMIT_S) -> None:
+    def wait(self, holds: Callable[[], bool], what: str, limit_s: float = UP_LIMIT_S) -> None:
         """See `wait_until`."""
         wait_until(holds, what, self.logs, limit_s)
 

@@ -25,7 +25,7 @@ from coalloc.adapters.runner.status import descendants
 SBIN = "/usr/sbin"
 PORTS = range(20000, 32000)
 SHARES = 4
-UP_LIMIT_S = 30.0
+UP_LIMIT_S = 90.0
 PR_SET_CHILD_SUBREAPER = 36
 
 
