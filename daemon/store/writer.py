@@ -27,6 +27,7 @@ from coalloc.core.base.events import StorageLost, StorageReturned
 from coalloc.core.base.requests import Done, Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.core_loop import CoreLoop
+from coalloc.daemon.outbox import number_of
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import LASTING
 from coalloc.daemon.store.sqlite import Store
@@ -142,9 +143,9 @@ def without_submits(effects: Iterable[Effect]) -> tuple[list[Effect], list[str],
         match effect:
             case SaveLaunch() | SaveToken():
                 pass
-            case SaveJob(record=record) if record.id.partition("_")[0] in new:
+            case SaveJob(record=record) if number_of(record.id) in new:
                 lost[record.id] = None
-            case AppendEvent(job=job) if job.partition("_")[0] in new:
+            case AppendEvent(job=job) if number_of(job) in new:
                 pass
             case Reply(origin=origin, answer=Done(body=body)) if body.get("job") in new:
                 origins.append(origin)

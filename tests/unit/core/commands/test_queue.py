@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.base.events import StatementReceived, StorageLost
+from coalloc.core.base.effects import AppendEvent, SaveJob
+from coalloc.core.base.events import StatementReceived, StorageLost, StorageReturned
 from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.daemon.queries import answers
+from coalloc.daemon.store.writer import without_submits
 from coalloc.model.settings import DaemonConfig
 from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.parts import Launch
@@ -309,6 +311,24 @@ def test_an_array_that_could_not_be_written_is_submitted_anew() -> None:
     assert not again.body["again"]
     assert again.body["jobs"] == [f"{again.body['job']}_{index}" for index in (1, 2)]
     assert set(again.body["jobs"]) <= site.state.jobs.keys()
+
+
+def test_a_task_goes_with_its_workflow_that_could_not_be_written() -> None:
+    """Its start is of the same batch; alone it would wait for ever, or run."""
+    site = Site({"a": 1})
+    before = len(site.effects)
+    flow = site.submit_workflow("a")
+    task = f"{flow}.1"
+    assert site.job(task).is_placed
+    kept, lost, origins = without_submits(site.effects[before:])
+    assert (lost, origins) == ([flow, task], ["client"])
+    assert not [effect for effect in kept if isinstance(effect, AppendEvent | SaveJob)]
+    site.do(StorageLost(jobs=tuple(lost)))
+    assert not site.state.jobs
+    assert (site.state.pending.jobs, site.state.pending.procs) == (0, 0)
+    assert site.job(site.submit()).is_waiting, "nothing starts until the store returns"
+    site.do(StorageReturned())
+    assert [record.is_placed for record in site.state.jobs.values()] == [True]
 
 
 def test_what_batch_systems_are_told_is_kept_and_sent_with_each_part() -> None:
