@@ -16,8 +16,8 @@ A move puts a job elsewhere in its bin, into another bin, or into the place of a
 area, or changes whether it yields. Only the one or two bins that it changes are listed anew. What
 was left idle before the given end tells early that the cost will pass the limit. What is gone on
 from has its jobs by their starts, so that a place in the order stays an instant. Jobs are numbered
-by width, and sets of them and of their places in an order are bits of words: the first that fits
-and the widest are found without a look at the others.
+by width, and sets of places in an order are bits of words: what fits is found without a look at the
+others.
 
 Where no job yields, an order by the starts of any plan gives one in which none starts later, so the
 best plan is among those listed.
@@ -37,14 +37,13 @@ from coalloc.policies.kernel.xorshift import draw, pick
 
 END, TOLERANCE, PRICE = 0, 1, 2
 HERE, THERE, LISTED = 0, 1, 2
-TIGHT, FITS = 0, 1
+TIGHT, FITS, SWAP, SEND = 0, 1, 2, 3
 LATE, COST = 0, 1
 LOG, LAST = 6, 63
 """Of the 64 bits of a word: the logarithm of their number, and the last one."""
 ALL = -1
 """As HERE: every bin has changed."""
 
-leading_zeros: Any = numbers.leading_zeros
 trailing_zeros: Any = numbers.trailing_zeros
 
 
@@ -79,12 +78,9 @@ class BinDesk(NamedTuple):
     start: Annotated[Floats, "N"]
     end: Annotated[Floats, "R"]
     held: Annotated[Ints, "R"]
-    place: Annotated[Ints, "N"]  # of each job of the bin in its order
     fits: Annotated[Ints, "W", "F"]  # places of the jobs before each, which are as narrow
     stops: Annotated[Ints, "W"]  # places of jobs that do not yield where they are TIGHT
     waits: Annotated[Ints, "W"]  # places of jobs that wait
-    waiting: Annotated[Ints, "W"]  # jobs that wait
-    before: Annotated[Ints, 2, "N"]  # orders of the bins HERE and THERE before the move
     value: Annotated[Floats, 2, "K"]  # LATE, the excess; COST
     known: Annotated[Floats, 2, "K"]
     counters: Annotated[Ints, 3]  # HERE, THERE; LISTED, jobs that were placed so far
@@ -100,7 +96,7 @@ class BinSearch(NamedTuple):
 
 
 Move = tuple[int, int, int]
-"""The job whose yielding changed, -1 for none, and where; and how the count of the bin HERE did."""
+"""Where a job's yielding changed, or SWAP or SEND; its place in the bin HERE, and that THERE."""
 
 
 @helper(inline=True)
@@ -120,16 +116,12 @@ def start(bins: Bins, desk: BinDesk, k: int, item: int, t: float, running: int) 
 def lay_out(bins: Bins, orders: BinOrders, desk: BinDesk, k: int) -> float:
     """Note where the jobs of a bin are in its order; the work of all."""
     order, size, work = orders.order, orders.jobs[k], 0.0
-    for w in range(desk.waiting.size):
-        desk.waiting[w] = 0
     for w in range((size + LAST) >> LOG):
         fits, stops, narrower = desk.fits[w], 0, 0
         for n in range(fits.size):
             fits[n] = 0
         for x in range(w << LOG, min((w + 1) << LOG, size)):
             item, bit = order[k, x], 1 << (x & LAST)
-            desk.place[item] = x
-            desk.waiting[item >> LOG] |= 1 << (item & LAST)
             fits[item + 1] = bit
             stops |= bit * (1 - orders.yields[TIGHT, item])
             work += bins.procs[item] * bins.seconds[item, k]
@@ -156,20 +148,18 @@ def first_that_fits(desk: BinDesk, words: int, fitting: int) -> tuple[int, int]:
 
 
 @helper(inline=True)
-def widest(bins: Bins, desk: BinDesk, fitting: int, size: int) -> int:
-    """Place of the widest job of those that fit and wait before a place: the first of them."""
-    chosen, most = size, 0
-    some = (2 << ((fitting - 1) & LAST)) - 1
-    for w in range((fitting - 1) >> LOG, -1, -1):
-        some &= desk.waiting[w]
+def widest(bins: Bins, desk: BinDesk, order: Ints, fitting: int, x: int, stop: int) -> int:
+    """Place of the widest job of those that fit and wait, from one place to another."""
+    chosen = x
+    for w in range(x >> LOG, (stop + LAST) >> LOG):
+        some = desk.fits[w, fitting] & desk.waits[w]
         while some != 0:
-            item = (w << LOG) + LAST - leading_zeros(some)
-            if bins.procs[item] < most:
-                return chosen
-            if desk.place[item] < chosen:
-                chosen, most = desk.place[item], bins.procs[item]
-            some ^= 1 << (item & LAST)
-        some = -1
+            y = (w << LOG) + trailing_zeros(some)
+            if y >= stop:
+                break
+            if bins.procs[order[y]] > bins.procs[order[chosen]]:
+                chosen = y
+            some &= some - 1
     return chosen
 
 
@@ -202,10 +192,9 @@ def list_bin(bins: Bins, orders: BinOrders, desk: BinDesk, k: int, most: float) 
             if x < 0:
                 break
             if orders.yields[FITS, order[k, x]] > 0 and running > 0:
-                x = widest(bins, desk, fitting, stop)
+                x = widest(bins, desk, order[k], fitting, x, stop)
             item = order[k, x]
             desk.waits[x >> LOG] ^= 1 << (x & LAST)
-            desk.waiting[item >> LOG] ^= 1 << (item & LAST)
             end = start(bins, desk, k, item, t, running)
             running += 1
             free -= procs[item]
@@ -261,10 +250,26 @@ def place_of_like(search: BinSearch, state: Annealing, item: int, k: int) -> int
 
 
 @helper(inline=True)
+def change(orders: BinOrders, kind: int, here: int, x: int, there: int, y: int) -> None:
+    """Make a move; the other way round it takes it back."""
+    order, jobs, yields, item = orders.order, orders.jobs, orders.yields, orders.order[here, x]
+    if kind <= FITS:
+        yields[kind, item] = 1 - yields[kind, item]
+    elif kind == SWAP:
+        order[here, x], order[there, y] = order[there, y], item
+    else:
+        jobs[here] -= 1
+        shift(order[here], x, jobs[here])
+        order[there, jobs[there]] = item
+        shift(order[there], jobs[there], y)
+        jobs[there] += 1
+
+
+@helper(inline=True)
 def propose(search: BinSearch, state: Annealing) -> tuple[bool, Move]:
     """Change one job's place or yielding; half of the time one of a bin with an excess."""
     bins, orders, desk, random = search.bins, search.orders, search.desk, state.random
-    order, count, bin_count = orders.order, orders.jobs, bins.slots.size
+    count, bin_count = orders.jobs, bins.slots.size
     here = pick(random, bin_count)
     if draw(random) < 0.5:
         for _ in range(bin_count):
@@ -272,60 +277,38 @@ def propose(search: BinSearch, state: Annealing) -> tuple[bool, Move]:
                 here = (here + 1) % bin_count
     there, kind, size = here, draw(random), count[here]
     if size == 0:
-        return False, (-1, 0, 0)
+        return False, (SWAP, 0, 0)
     x = pick(random, size)
-    item = order[here, x]
+    item = orders.order[here, x]
     if bin_count > 1 and 0.08 <= kind < 0.5:
         there = (here + 1 + pick(random, bin_count - 1)) % bin_count
-        if bins.seconds[item, there] == inf:
-            return False, (-1, 0, 0)
+    if bins.seconds[item, there] == inf:
+        return False, (SWAP, 0, 0)
     desk.counters[HERE], desk.counters[THERE] = here, there
-    for y in range(size):
-        desk.before[0, y] = order[here, y]
     if kind < 0.08:
-        case = TIGHT if draw(random) < 0.5 else FITS
-        orders.yields[case, item] = 1 - orders.yields[case, item]
-        return True, (item, case, 0)
-    if there == here:
+        move = (TIGHT if draw(random) < 0.5 else FITS, x, x)
+    elif there == here:
         if size == 1:
-            return False, (-1, 0, 0)
+            return False, (SWAP, 0, 0)
         y = (x + 1 + pick(random, size - 1)) % size
-        if draw(random) < 0.5:
-            order[here, x], order[here, y] = order[here, y], item
-        else:
-            shift(order[here], x, y)
-        return True, (-1, 0, 0)
-    for y in range(count[there]):
-        desk.before[1, y] = order[there, y]
-    if draw(random) < 0.3 or count[there] == 0:
-        shift(order[here], x, size - 1)
-        order[there, count[there]] = item
-        shift(order[there], count[there], pick(random, count[there] + 1))
-        count[here] -= 1
-        count[there] += 1
-        return True, (-1, 0, -1)
-    y = place_of_like(search, state, item, there)
-    other = order[there, y]
-    if bins.seconds[other, here] == inf:
-        return False, (-1, 0, 0)
-    order[here, x], order[there, y] = other, item
-    return True, (-1, 0, 0)
+        move = (SWAP if draw(random) < 0.5 else SEND, x, y)
+    elif draw(random) < 0.3 or count[there] == 0:
+        move = (SEND, x, pick(random, count[there] + 1))
+    else:
+        y = place_of_like(search, state, item, there)
+        if bins.seconds[orders.order[there, y], here] == inf:
+            return False, (SWAP, 0, 0)
+        move = (SWAP, x, y)
+    change(orders, move[0], here, x, there, move[2])
+    return True, move
 
 
 @helper(inline=True)
 def undo(search: BinSearch, move: Move) -> None:
     """Take back what `propose` did."""
-    item, case, change = move
-    orders, desk = search.orders, search.desk
-    here, there = desk.counters[HERE], desk.counters[THERE]
-    if item >= 0:
-        orders.yields[case, item] = 1 - orders.yields[case, item]
-    orders.jobs[here] -= change
-    orders.jobs[there] += change
-    for x in range(orders.jobs[here]):
-        orders.order[here, x] = desk.before[0, x]
-    for x in range(orders.jobs[there] if there != here else 0):
-        orders.order[there, x] = desk.before[1, x]
+    kind, x, y = move
+    counters = search.desk.counters
+    change(search.orders, kind, counters[THERE], y, counters[HERE], x)
 
 
 @helper(inline=True)

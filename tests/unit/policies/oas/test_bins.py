@@ -12,6 +12,7 @@ import pytest
 
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
+from coalloc.policies.kernel.annealing_loop import CURRENT
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.bins import ALL, COST, HERE, anneal
 from coalloc.policies.kernel.search.lister import Lister
@@ -195,6 +196,24 @@ def test_what_is_kept_is_listed_as_soon_without_yielding() -> None:
     for orders in (records.orders, records.best):
         anneal(records._replace(orders=orders), search.state, 0, True)
         assert search.desk.start[jobs].tolist() == [0, 10, 0, 0, 10, 0]
+
+
+def test_moves_that_do_not_stay_are_taken_back() -> None:
+    queue = [rigid(n, 1 + n % 3, 10.0 + n, proc_gbps=1.0) for n in range(9)]
+    listed = lister(case([cluster(name, 3, link=0.0) for name in "abc"], queue))
+    first = listed.planner.decode(range(9), "insert")
+    search = BinAnnealing(listed, [[0], [1], [2]], first.outcome, seed=1)
+    records = search.replicas[0]
+
+    def choices() -> Any:
+        order, jobs, yields = (part.tolist() for part in records.orders)
+        return [row[:size] for row, size in zip(order, jobs, strict=True)], yields
+
+    before = choices()
+    for _ in range(500):
+        search.state.value[CURRENT] = -1.0
+        anneal(records, search.state, 1, False)
+        assert choices() == before
 
 
 def test_replicas_give_way_to_copies_of_cheaper_ones(monkeypatch: pytest.MonkeyPatch) -> None:
