@@ -16,8 +16,7 @@ A move puts a job elsewhere in its bin, into another bin, or into the place of a
 area, or changes whether it yields. Only the one or two bins that it changes are listed anew. What
 was left idle before the given end tells early that the cost will pass the limit. What is gone on
 from has its jobs by their starts, so that a place in the order stays an instant. Jobs are numbered
-by width, and sets of places in an order are bits of words: what fits is found without a look at the
-others.
+by width; sets of places are bits of words: what fits is found without a look at the others.
 
 Where no job yields, an order by the starts of any plan gives one in which none starts later, so the
 best plan is among those listed.
@@ -307,8 +306,7 @@ def propose(search: BinSearch, state: Annealing) -> tuple[bool, Move]:
 def undo(search: BinSearch, move: Move) -> None:
     """Take back what `propose` did."""
     kind, x, y = move
-    counters = search.desk.counters
-    change(search.orders, kind, counters[THERE], y, counters[HERE], x)
+    change(search.orders, kind, search.desk.counters[THERE], y, search.desk.counters[HERE], x)
 
 
 @helper(inline=True)
