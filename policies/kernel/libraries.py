@@ -5,9 +5,14 @@ These classes stand on inner parts of numba, which another version may lack.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from numba.core import types
 from numba.core.codegen import JITCodeLibrary
+from numba.np import arrayobj
+from numba.np.arrayobj import fix_integer_index
 
 
 class KernelLibrary(JITCodeLibrary):
@@ -57,3 +62,18 @@ class _NoEnvironment:
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
         """There is nothing to be set."""
+
+
+@contextmanager
+def indexing(both_ways: bool) -> Iterator[None]:
+    """Compile meanwhile so that an index below 0 counts from the end, or may not be."""
+    former = arrayobj.fix_integer_index
+    arrayobj.fix_integer_index = fix_integer_index if both_ways else _index_as_it_is
+    try:
+        yield
+    finally:
+        arrayobj.fix_integer_index = former
+
+
+def _index_as_it_is(context: Any, builder: Any, kind: Any, index: Any, _: Any) -> Any:
+    return context.cast(builder, index, kind, types.intp)

@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 from numba.core.registry import cpu_target
+from numba.np import arrayobj
 
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel import linking
+from coalloc.policies.kernel.libraries import indexing
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from tests.plan_digests import CASES
@@ -40,10 +43,22 @@ def test_libraries_of_another_numba_are_left_alone(
     assert not linking.links.__wrapped__(cpu_target.target_context.codegen())
 
 
+def test_only_what_never_counts_from_the_end_is_compiled_so() -> None:
+    assert all(find_spec(module) for module in linking.FORWARD)
+    usual = arrayobj.fix_integer_index
+    with indexing(False):
+        assert arrayobj.fix_integer_index is not usual
+        with indexing(True):  # a helper of another module
+            assert arrayobj.fix_integer_index is usual
+        assert arrayobj.fix_integer_index is not usual
+    assert arrayobj.fix_integer_index is usual
+
+
 ORDINARY = """
 import numba.core.codegen as codegen
 del codegen.JITCodeLibrary
 from coalloc.policies.kernel import linking
+from coalloc.policies.kernel.libraries import indexing
 assert not linking.LIBRARIES
 from tests.unit.policies.kernel.test_linking import print_plan
 print_plan()
