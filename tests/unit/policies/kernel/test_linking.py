@@ -17,7 +17,6 @@ from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel import linking
-from coalloc.policies.kernel.libraries import indexing
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from tests.plan_digests import CASES
@@ -45,7 +44,7 @@ def test_libraries_of_another_numba_are_left_alone(
 
 def test_only_what_never_counts_from_the_end_is_compiled_so() -> None:
     assert all(find_spec(module) for module in linking.FORWARD)
-    usual = arrayobj.fix_integer_index
+    usual, indexing = arrayobj.fix_integer_index, vars(linking)["indexing"]
     with indexing(False):
         assert arrayobj.fix_integer_index is not usual
         with indexing(True):  # a helper of another module
@@ -58,7 +57,6 @@ ORDINARY = """
 import numba.core.codegen as codegen
 del codegen.JITCodeLibrary
 from coalloc.policies.kernel import linking
-from coalloc.policies.kernel.libraries import indexing
 assert not linking.LIBRARIES
 from tests.unit.policies.kernel.test_linking import print_plan
 print_plan()
