@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from coalloc.policies.kernel import linking
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from tests.plan_digests import CASES
+
+ROOT = Path(__file__).parents[4]
 
 
 def test_this_numba_lets_us() -> None:
@@ -83,3 +86,19 @@ def test_plans_are_the_same_where_numba_compiles_the_ordinary_way(
     )
     print_plan()
     assert done.stdout == capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_no_index_of_those_is_below_0(tmp_path: Path) -> None:
+    """Whoever adds a module to FORWARD adds its tests here."""
+    assert {"coalloc.policies.kernel.search.bins"} == linking.FORWARD
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/policies/oas/test_bins.py"]
+    done = subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_BOUNDSCHECK": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
