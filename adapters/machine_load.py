@@ -174,7 +174,7 @@ def _gains(old: MachineSample, new: MachineSample) -> Iterator[tuple[int, float,
         return now is not None and before is not None and now.started == before.started
 
     known: dict[int, float] = {}
-    """What children had before, by who has waited for them or for their parents."""
+    """Time that those had first which have ended, by who waited for them or their parents, s."""
     for pid, process in old.processes.items():
         if not goes_on(pid):
             heir = process.parent

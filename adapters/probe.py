@@ -24,13 +24,13 @@ from coalloc.adapters.machine_load import foreign_loads, sample
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 
-STEP = b"slurmstepd"
+STEP = b"is_steptepd"
 SAMPLE_S = 2.0
 """Between the two samples of ``--once``, seconds."""
 
 
-def slurms(pid: int, name: bytes) -> bool:
-    """Whether all below a process is Slurm's: a job's step, ours or not."""
+def is_step(pid: int, name: bytes) -> bool:
+    """Test if a process is that of a step of Slurm's jobs, ours or not."""
     return name == STEP
 
 
@@ -38,10 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the probe; returns the exit code."""
     args = _parser().parse_args(argv)
     slurm = Slurm(conf=args.conf)
-    last = sample(slurms)
+    last = sample(is_step)
     while True:
         time.sleep(SAMPLE_S if args.once else args.every)
-        now = sample(slurms)
+        now = sample(is_step)
         share, last = foreign_loads(last, now)[None], now
         try:
             tell(slurm, args.node, share, time.time())

@@ -85,5 +85,5 @@ class LocalReader:
 
 
 def _is_ours(pid: int, name: bytes) -> bool:
-    """Whether all below a process is ours. Raises OSError where it has just ended."""
+    """Test if a process and all below it are ours. Raises OSError where it has just ended."""
     return pid == os.getpid() or (name.startswith(OURS) and uid_of(pid) in {0, os.getuid()})

@@ -95,7 +95,7 @@ class BinSearch(NamedTuple):
 
 
 Move = tuple[int, int, int]
-"""Where a job's yielding changed, or SWAP or SEND; its place in the bin HERE, and that THERE."""
+"""Kind (TIGHT, FITS: a job's yielding there), the job's place in the bin HERE, and that THERE."""
 
 
 @helper(inline=True)

@@ -1,4 +1,4 @@
-"""How the load of other people's work follows from two samples of a machine."""
+"""Load of other people's work, from two samples of a machine."""
 
 from __future__ import annotations
 

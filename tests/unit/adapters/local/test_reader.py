@@ -1,4 +1,4 @@
-"""What the first reading of this machine knows."""
+"""The first reading of this machine."""
 
 from __future__ import annotations
 
