@@ -147,13 +147,14 @@ def foreign_loads(
     sets, unexplained, foreign = list(pinned), 0.0, new.of_none - old.of_none
     for pid, own, waited in _gains(old, new):
         process = new.processes[pid]
-        home = next((each for each in sets if process.cpus <= each), None)
         if not process.is_ours:
             foreign += own + (waited if pid != INIT else 0.0)
-        elif home is None:
-            unexplained += own + waited
+            continue
+        unexplained += waited
+        home = next((each for each in sets if process.cpus <= each), None)
+        if home is None:
+            unexplained += own
         else:
-            unexplained += waited
             _take(left, home, own)
     _take(left, frozenset(cpus), unexplained)
     if old.is_whole and new.is_whole:

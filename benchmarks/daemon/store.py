@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.daemon.records import waiting
 from coalloc.core.base.effects import AppendEvent, Effect, SaveJob, SaveLaunch, SaveToken
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.coordinator import Coordinator
@@ -55,26 +56,14 @@ class Row:
 
 def submit(number: int) -> list[Effect]:
     """Effects of one submitted job."""
-    name = str(number)
-    job = RigidJob(id=name, procs=16, base_time=3600.0, sigma=0.7, proc_gbps=0.05, submitted=1e9)
-    record = JobRecord(
-        id=name,
-        job=job,
-        name="solver",
-        user=f"user{number % 50}",
-        uid=1000,
-        gid=1000,
-        command="solver.sh",
-        submitted=1e9,
-        sources={"base_time": "history", "sigma": "defaults", "proc_gbps": "defaults"},
-    )
+    record = waiting(number)
     launch = Launch(argv=("solver.sh",), script=SCRIPT, env={"PATH": "/usr/bin"}, cwd="/home/user")
     return [
         SaveJob(record=record),
-        SaveLaunch(job=name, launch=launch),
-        SaveToken(user=record.user, token=f"{number:032x}", job=name),
+        SaveLaunch(job=record.id, launch=launch),
+        SaveToken(user=record.user, token=f"{number:032x}", job=record.id),
         AppendEvent(
-            seq=number, time=1e9, kind=EventKind.JOB_SUBMITTED, job=name, fields={"procs": 16}
+            seq=number, time=1e9, kind=EventKind.JOB_SUBMITTED, job=record.id, fields={"procs": 16}
         ),
     ]
 

@@ -66,7 +66,7 @@ class _NoEnvironment:
 
 @contextmanager
 def indexing(both_ways: bool) -> Iterator[None]:
-    """Compile meanwhile so that an index below 0 counts from the end, or may not be."""
+    """Compile in this context with an index below 0 counted from the end, or taken as it is."""
     former = arrayobj.fix_integer_index
     arrayobj.fix_integer_index = fix_integer_index if both_ways else _index_as_it_is
     try:

@@ -29,7 +29,8 @@ except ImportError:
 else:
     LIBRARIES = {"kernel": KernelLibrary, "helper": HelperLibrary}
 FORWARD = {"coalloc.policies.kernel.search.bins"}
-"""Modules whose indices are never below 0: what would look for that takes a sixth of their time."""
+"""Modules whose indices are never below 0: what would look for that takes a sixth of their time.
+They call nothing of numpy's, which would be compiled along with them, and kept for others."""
 
 
 @cache

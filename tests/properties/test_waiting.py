@@ -187,7 +187,7 @@ def _kind(logged: LoggedJob) -> tuple[str, int, float, str]:
 def wide_waited_too_long(
     seed: int, seconds: float, most_nodes: int = 64, *, most_s: float = 600.0, **options: Any
 ) -> bool:
-    """Whether a flood makes a wide job wait for twice its wait under EASY and `most_s` more."""
+    """Test if a flood makes a wide job wait for twice its wait under EASY and `most_s` more."""
     case = flood(seed, seconds, most_nodes)
     wide = np.array([logged.user == WIDE for logged in case.workload.jobs])
     starts = [
